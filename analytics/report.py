@@ -1,0 +1,140 @@
+"""The published counts: how often each client took part, window by window.
+
+This is all that the telemetry side of a federation hands out, and the only thing besides the sums that
+an attacker reads. Clients are rows of a table here, not positions in a matrix: windows may differ from
+client to client, and an answer may be missing.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedsim.files import written_whole
+
+HEADER = ("client", "start", "stop", "count")
+
+
+class ReportError(ValueError):
+    """A table of counts that cannot be what it claims to be."""
+
+
+@dataclass(frozen=True)
+class ParticipationReport:
+    """Row i: `clients[client[i]]` took part `count[i]` times in the rounds `start[i] .. stop[i]-1`.
+
+    `clients` (K,) holds the ids, each once, in order of first appearance; a client may have no row.
+    `client`, `start`, `stop` (n,) are int64 and `count` (n,) is float64, where NaN means that the
+    device did not answer. `noise_sd` is the standard deviation of the error in the counts as the
+    release policy states it; 0 means that the counts are exact, and then they are whole numbers
+    between 0 and the length of their window.
+    """
+
+    clients: NDArray[np.generic]
+    client: NDArray[np.int64]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    count: NDArray[np.float64]
+    noise_sd: float = 0.0
+
+    def __post_init__(self) -> None:
+        if len(np.unique(self.clients)) != len(self.clients):
+            raise ReportError("clients: every id may stand there once")
+        if not len(self.client) == len(self.start) == len(self.stop) == len(self.count):
+            raise ReportError("client, start, stop and count must have the same length")
+        if not self.noise_sd >= 0:
+            raise ReportError(f"noise_sd: {self.noise_sd} is not a standard deviation (0 or more)")
+        for bad, problem in self._row_checks():
+            if bad.any():
+                raise ReportError(f"{self.describe_row(int(np.argmax(bad)))}: {problem}")
+
+    def _row_checks(self) -> Iterable[tuple[NDArray[np.bool_], str]]:
+        answered = ~np.isnan(self.count)
+        yield (self.client < 0) | (self.client >= len(self.clients)), "no such client"
+        yield self.start < 0, "a window cannot start before round 0"
+        yield self.stop <= self.start, "a window must stop after it starts"
+        yield np.isinf(self.count), "a count must be finite (empty means: no answer)"
+        if self.noise_sd == 0:
+            yield answered & (self.count != np.round(self.count)), "an exact count is a whole number"
+            yield answered & (self.count < 0), "a count cannot be negative"
+            yield answered & (self.count > self.stop - self.start), "more participations than rounds"
+
+    def describe_row(self, row: int) -> str:
+        """The row as a reader would name it, for messages."""
+        index = int(self.client[row])
+        name = self.clients[index] if 0 <= index < len(self.clients) else index
+        return f"client {name}, rounds {self.start[row]}..{self.stop[row] - 1}, count {self.count[row]:g}"
+
+    @classmethod
+    def from_rows(
+        cls, rows: Iterable[tuple[int | str, int, int, float | None]], *, noise_sd: float = 0.0
+    ) -> ParticipationReport:
+        """From `(client id, start, stop, count or None)`; clients are numbered by first appearance."""
+        table = list(rows)
+        position: dict[int | str, int] = {}
+        for client, *_ in table:
+            position.setdefault(client, len(position))
+        return cls(
+            clients=np.array(list(position)),
+            client=np.array([position[client] for client, *_ in table], dtype=np.int64),
+            start=np.array([start for _, start, _, _ in table], dtype=np.int64),
+            stop=np.array([stop for _, _, stop, _ in table], dtype=np.int64),
+            count=np.array([np.nan if c is None else c for *_, c in table], dtype=np.float64),
+            noise_sd=noise_sd,
+        )
+
+    def write_csv(self, path: Path) -> None:
+        """One line per row, with ids instead of positions; a missing answer is an empty field."""
+        with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(HEADER)
+            for client, start, stop, count in zip(self.client, self.start, self.stop, self.count, strict=True):
+                writer.writerow((self.clients[client], start, stop, "" if np.isnan(count) else f"{count:.17g}"))
+
+    @classmethod
+    def read_csv(cls, path: Path, *, noise_sd: float = 0.0) -> ParticipationReport:
+        """The table of a file as `write_csv` leaves it; a wrong line is named by its number."""
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file)
+            header = tuple(next(reader, ()))
+            if header != HEADER:
+                raise ReportError(f"{path}, line 1: expected the header {','.join(HEADER)}")
+            rows = [_parse(fields, where=f"{path}, line {reader.line_num}") for fields in reader if fields]
+        if all(str(client).isdecimal() for client, *_ in rows):
+            rows = [(int(client), *rest) for client, *rest in rows]
+        return cls.from_rows(rows, noise_sd=noise_sd)
+
+
+def _parse(fields: list[str], *, where: str) -> tuple[str, int, int, float | None]:
+    try:
+        client, start, stop, count = fields
+        return client, int(start), int(stop), float(count) if count else None
+    except ValueError as error:
+        raise ReportError(f"{where}: expected client,start,stop,count but got {','.join(fields)}") from error
+
+
+def windowed_counts(participation: ArrayLike, window: int) -> ParticipationReport:
+    """Exact counts of a participation matrix (rounds × clients, 0/1) over equal windows.
+
+    Windows start at round 0; the last one is shorter when `window` does not divide the rounds.
+    """
+    P = np.asarray(participation)
+    if P.ndim != 2:
+        raise ReportError(f"participation: expected rounds × clients, got shape {P.shape}")
+    if window < 1:
+        raise ReportError(f"window: {window} is not a number of rounds (1 or more)")
+    rounds, clients = P.shape
+    start = np.arange(0, rounds, window)
+    totals = np.add.reduceat(P.astype(np.int64), start, axis=0) if rounds else np.zeros((0, clients))
+    return ParticipationReport(
+        clients=np.arange(clients),
+        client=np.repeat(np.arange(clients), len(start)),
+        start=np.tile(start, clients),
+        stop=np.tile(np.minimum(start + window, rounds), clients),
+        count=totals.T.reshape(-1).astype(np.float64),
+    )

@@ -1,0 +1,81 @@
+"""What an attack on the sums achieved, per client, with how sure it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsim.files import write_npz
+
+UNKNOWN = np.uint8(255)
+"""Stands in a participation column about which the solver has nothing to say at all."""
+
+
+class Outcome(StrEnum):
+    """How sure the recovery is of one client's column."""
+
+    PROVED = "proved"
+    """No other column meets the constraints."""
+    CONSISTENT = "consistent"
+    """Meets every constraint; that it is the only one was not proved."""
+    LIKELY = "likely"
+    """The best column found under noise; `confidence` is its estimated probability of being right."""
+    UNRESOLVED = "unresolved"
+    """No column to stand by; `reason` says why. The entries are a guess, or UNKNOWN."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a solver returns: one binary column per client of the problem, in the problem's order.
+
+    `participation` (rounds, K) uint8 with entries 0, 1, or a whole column UNKNOWN; `outcome` (K,) holds
+    `Outcome` values; `confidence` (K,) in [0, 1]; `reason` (K,) one line of text, empty if all is well.
+    """
+
+    participation: NDArray[np.uint8]
+    outcome: NDArray[np.str_]
+    confidence: NDArray[np.float64]
+    reason: NDArray[np.str_]
+    solver: str
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Columns with the clients' names, and the updates that follow from them.
+
+    `clients` (K,) ids; `participation` (rounds, K) uint8; `outcome`, `confidence`, `reason` (K,);
+    `updates` (K, dim) float32, NaN for clients that are unresolved; `update_error` (K,) the standard
+    error of an update's entries (root mean square over entries).
+    """
+
+    clients: NDArray[np.generic]
+    participation: NDArray[np.uint8]
+    outcome: NDArray[np.str_]
+    confidence: NDArray[np.float64]
+    reason: NDArray[np.str_]
+    updates: NDArray[np.float32]
+    update_error: NDArray[np.float64]
+    solver: str
+    seconds: float
+
+    def save(self, path: Path) -> None:
+        """Everything but the time it took, so that the same recovery gives the same bytes."""
+        arrays: dict[str, NDArray[Any]] = {
+            name: getattr(self, name)
+            for name in (
+                "clients", "participation", "outcome", "confidence", "reason", "updates", "update_error",
+            )
+        }
+        write_npz(path, **arrays, solver=np.array(self.solver))
+
+    @classmethod
+    def load(cls, path: Path, *, seconds: float = 0.0) -> Recovery:
+        """A recovery as `save` left it."""
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return cls(**{**arrays, "solver": str(arrays["solver"])}, seconds=seconds)
