@@ -68,7 +68,13 @@ class Recovery:
         arrays: dict[str, NDArray[Any]] = {
             name: getattr(self, name)
             for name in (
-                "clients", "participation", "outcome", "confidence", "reason", "updates", "update_error",
+                "clients",
+                "participation",
+                "outcome",
+                "confidence",
+                "reason",
+                "updates",
+                "update_error",
             )
         }
         write_npz(path, **arrays, solver=np.array(self.solver))

@@ -1,0 +1,56 @@
+"""The attack from sums and counts to columns and updates (the paper's Algorithm 1)."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from attacks.disaggregation.problem import DisaggregationProblem, ProblemError
+from attacks.disaggregation.recovery import Outcome, Recovery
+from attacks.disaggregation.solvers import Solver
+from attacks.disaggregation.subspace import find_subspace
+from attacks.disaggregation.updates import least_squares
+from fedsim.progress import Progress, silent
+
+
+def disaggregate(
+    problem: DisaggregationProblem,
+    solver: str | Solver = "auto",
+    *,
+    rng: np.random.Generator,
+    progress: Progress = silent,
+) -> Recovery:
+    """Who took part when, and each client's update, from a problem's aggregates and counts.
+
+    `solver` is a solver's settings object, or its name for its default settings. The same problem, solver
+    and `rng` state give the same recovery. Whatever cannot be recovered is an outcome with a reason.
+    """
+    began = time.perf_counter()
+    chosen = _by_name(solver) if isinstance(solver, str) else solver
+    space_rng, solver_rng = rng.spawn(2)
+    subspace = find_subspace(problem, rng=space_rng)
+    columns = chosen.solve(problem, subspace, rng=solver_rng, progress=progress)
+    resolved = columns.outcome != Outcome.UNRESOLVED
+    updates = least_squares(problem.aggregates, columns.participation, problem.windows.rates(), resolved)
+    clients = problem.clients if problem.counts is not None else np.arange(columns.participation.shape[1])
+    return Recovery(
+        clients=clients,
+        participation=columns.participation,
+        outcome=columns.outcome,
+        confidence=columns.confidence,
+        reason=columns.reason,
+        updates=updates.values,
+        update_error=updates.error,
+        solver=columns.solver,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _by_name(name: str) -> Solver:
+    adapter: TypeAdapter[Solver] = TypeAdapter(Solver)
+    try:
+        return adapter.validate_python({"name": name})
+    except ValidationError as error:
+        raise ProblemError(f"solver: {error.errors()[0]['msg']}") from error

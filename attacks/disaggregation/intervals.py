@@ -1,0 +1,84 @@
+"""Counts of one client over intervals that may be nested, repeated or overlapping.
+
+Sums over intervals are differences of running totals. So a cumulative counter becomes disjoint windows by
+subtraction, and counts contradict each other exactly if the bounds on the running totals, which rise by 0
+or 1 per round, have a negative cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+
+class WindowsError(ValueError):
+    """Counts of one client that contradict each other."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """`count` participations in the rounds start..stop-1, known up to `sd`."""
+
+    start: int
+    stop: int
+    count: float
+    sd: float
+
+
+def disjoint_rows(rows: list[Row], client: str) -> tuple[list[Row], list[Row]]:
+    """Rows that are disjoint, and those that overlap them, together equivalent to the ones given."""
+    _check_running_totals(rows, client)
+    rows = list(rows)
+    while (pair := _nested_pair(rows)) is not None:
+        outer, inner = pair
+        rows.remove(outer)
+        if (outer.start, outer.stop) == (inner.start, inner.stop):
+            rows.remove(inner)
+            weight = 0.5 if outer.sd == inner.sd else float(inner.sd > outer.sd)
+            sd = outer.sd / np.sqrt(2) if outer.sd == inner.sd else min(outer.sd, inner.sd)
+            rows.append(Row(inner.start, inner.stop, weight * outer.count + (1 - weight) * inner.count, sd))
+            continue
+        start, stop = (inner.stop, outer.stop) if outer.start == inner.start else (outer.start, inner.start)
+        rows.append(Row(start, stop, outer.count - inner.count, float(np.hypot(outer.sd, inner.sd))))
+    disjoint: list[Row] = []
+    rest: list[Row] = []
+    for row in sorted(rows, key=lambda row: row.stop):
+        (disjoint if not disjoint or row.start >= disjoint[-1].stop else rest).append(row)
+    return disjoint, rest
+
+
+def _nested_pair(rows: list[Row]) -> tuple[Row, Row] | None:
+    """Two windows that share an end, the longer one first."""
+    for end in ("start", "stop"):
+        rows.sort(key=lambda row: (getattr(row, end), row.stop - row.start))
+        for inner, outer in pairwise(rows):
+            if getattr(inner, end) == getattr(outer, end):
+                return outer, inner
+    return None
+
+
+def _check_running_totals(rows: list[Row], client: str) -> None:
+    """The exact counts contradict each other exactly if the running totals' bounds have a negative cycle."""
+    exact = [row for row in rows if row.sd == 0]
+    if not exact:
+        return
+    points = sorted({row.start for row in exact} | {row.stop for row in exact})
+    place = {point: i for i, point in enumerate(points)}
+    edges: list[tuple[int, int, float]] = [(i, i + 1, b - a) for i, (a, b) in enumerate(pairwise(points))]
+    edges += [(i + 1, i, 0) for i in range(len(points) - 1)]
+    edges += [(place[row.start], place[row.stop], row.count) for row in exact]
+    edges += [(place[row.stop], place[row.start], -row.count) for row in exact]
+    tail, head = np.array([edge[:2] for edge in edges]).T
+    bound = np.array([edge[2] for edge in edges])
+    total = np.zeros(len(points))
+    for _ in range(len(points) + 1):
+        before = total.copy()
+        np.minimum.at(total, head, before[tail] + bound)
+        if (total == before).all():
+            return
+    spans = ", ".join(f"{row.start}..{row.stop - 1}: {row.count:g}" for row in exact[:6])
+    raise WindowsError(
+        f"client {client}: counts contradict each other (rounds {spans}{', …' if len(exact) > 6 else ''})"
+    )

@@ -1,0 +1,127 @@
+"""The disaggregation problem: sums of updates, and what was published about who took part.
+
+A problem is checked where it is born. What is wrong with it is the caller's mistake and raises; what
+cannot be recovered from it is a result of the attack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from analytics.report import ParticipationReport
+from attacks.disaggregation.intervals import WindowsError
+from attacks.disaggregation.windows import Windows
+
+ROWS_PER_CHECK = 256
+"""Aggregates may be memory-mapped: finiteness is checked so many rounds at a time."""
+
+
+class ProblemError(ValueError):
+    """A problem that contradicts itself; the message names the field, the value and what was expected."""
+
+
+@dataclass(frozen=True, eq=False)
+class DisaggregationProblem:
+    """Find P (rounds × clients, 0/1) and G (clients × dim) with `aggregates` = P G + noise.
+
+    `aggregates` (rounds, dim) is any real array, memory-mapped or not, and is never copied whole.
+    `counts` says how often each client took part in its windows; without it (None) the columns of P
+    have no names. `num_clients` is how many clients the sums hold; None means the report's clients, or
+    without a report: to be read off the spectrum. It may exceed the report's clients (some never
+    answered and are not named), not fall below them. `cohort_sizes` (rounds,) is the number of clients
+    in each sum, if the server knows it.
+    """
+
+    aggregates: NDArray[Any]
+    counts: ParticipationReport | None
+    num_clients: int | None = field(default=None, kw_only=True)
+    cohort_sizes: ArrayLike | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_aggregates(self.aggregates)
+        self._check_num_clients()
+        if self.counts is not None:
+            self._check_counts(self.counts)
+        if self.cohort_sizes is not None:
+            object.__setattr__(self, "cohort_sizes", self._checked_cohort_sizes())
+
+    @property
+    def rounds(self) -> int:
+        """Number of sums."""
+        return int(self.aggregates.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """Entries of one update."""
+        return int(self.aggregates.shape[1])
+
+    @property
+    def clients(self) -> NDArray[np.generic]:
+        """Ids of the clients that have a column, in order; positions where there is no report."""
+        return np.arange(self.num_clients or 0) if self.counts is None else self.counts.clients
+
+    @cached_property
+    def windows(self) -> Windows:
+        """The counts as disjoint windows, one row per client: see `Windows`."""
+        if self.counts is None:
+            return Windows.none(rounds=self.rounds, clients=len(self.clients))
+        try:
+            return Windows.from_report(self.counts, self.rounds)
+        except WindowsError as error:
+            raise ProblemError(f"counts: {error}") from error
+
+    def _check_num_clients(self) -> None:
+        if self.num_clients is None:
+            return
+        if self.num_clients < 1:
+            raise ProblemError(f"num_clients: {self.num_clients} is not a number of clients (1 or more)")
+        if self.counts is not None and self.num_clients < len(self.counts.clients):
+            raise ProblemError(
+                f"num_clients: {self.num_clients} is fewer than the {len(self.counts.clients)} in the counts"
+            )
+
+    def _check_counts(self, counts: ParticipationReport) -> None:
+        if len(counts.clients) == 0:
+            raise ProblemError("counts: no client in the report; pass None for a problem without counts")
+        beyond = counts.stop > self.rounds
+        if beyond.any():
+            row = counts.describe_row(int(np.argmax(beyond)))
+            raise ProblemError(f"counts: {row}: there are only {self.rounds} rounds of aggregates")
+        _ = self.windows  # derives disjoint windows, and so finds contradictions between counts
+
+    def _checked_cohort_sizes(self) -> NDArray[np.int64]:
+        sizes = np.asarray(self.cohort_sizes)
+        if sizes.shape != (self.rounds,):
+            raise ProblemError(f"cohort_sizes: shape {sizes.shape}, expected one per round: ({self.rounds},)")
+        limit = self.num_clients or (len(self.clients) if self.counts is not None else np.inf)
+        with np.errstate(invalid="ignore"):
+            bad = ~((sizes == np.round(sizes)) & (sizes >= 0) & (sizes <= limit))
+        if bad.any():
+            round_ = int(np.argmax(bad))
+            raise ProblemError(
+                f"cohort_sizes: {sizes[round_]} in round {round_}, expected a whole number from 0 to {limit}"
+            )
+        return sizes.astype(np.int64)
+
+
+def _check_aggregates(aggregates: NDArray[Any]) -> None:
+    if not isinstance(aggregates, np.ndarray) or aggregates.ndim != 2:
+        shape = getattr(aggregates, "shape", type(aggregates).__name__)
+        raise ProblemError(f"aggregates: {shape}, expected an array of rounds × dim")
+    if 0 in aggregates.shape:
+        raise ProblemError(f"aggregates: shape {aggregates.shape}, expected at least one round and one entry")
+    if aggregates.dtype.kind not in "fiu":
+        raise ProblemError(f"aggregates: dtype {aggregates.dtype}, expected real numbers")
+    for start in range(0, len(aggregates), ROWS_PER_CHECK):
+        finite = np.isfinite(aggregates[start : start + ROWS_PER_CHECK])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            value = aggregates[start + row, column]
+            raise ProblemError(
+                f"aggregates: {value} in round {start + row}, entry {column}; expected finite numbers"
+            )

@@ -1,0 +1,171 @@
+"""From candidate columns to outcomes: what a solver's find is worth, judged apart from the solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation.certificate import unique
+from attacks.disaggregation.problem import DisaggregationProblem
+from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
+from attacks.disaggregation.subspace import Subspace
+
+NEAR = 1e-3
+"""Distance from an exact space, beyond its own angle, at which a column of norm 1 still counts as inside."""
+CLEAR = 0.3
+"""Under noise: distance² relative to that of a random column with the same counts; wrong columns that a
+solver settles on come down to about twice this, right ones stay below until the method fails."""
+
+
+@dataclass(eq=False)
+class Candidates:
+    """The best column so far of every client: `columns` (K, rounds) uint8, UNKNOWN at first.
+
+    `distance` (K,) is its squared distance from the space. `proved` (K,) marks columns to which the
+    solver's own bound leaves no alternative. `reason` (K,) is what the solver has to say where it failed.
+    """
+
+    columns: NDArray[np.uint8]
+    distance: NDArray[np.float64]
+    proved: NDArray[np.bool_]
+    reason: NDArray[np.object_]
+
+    @classmethod
+    def none(cls, problem: DisaggregationProblem) -> Candidates:
+        """Nothing found yet."""
+        K = len(problem.clients)
+        return cls(
+            np.full((K, problem.rounds), UNKNOWN, dtype=np.uint8),
+            np.full(K, np.inf),
+            np.zeros(K, dtype=np.bool_),
+            np.full(K, "", dtype=object),
+        )
+
+    def offer(
+        self, clients: NDArray[np.intp], columns: NDArray[np.generic], distance: NDArray[np.float64]
+    ) -> None:
+        """Keep those of the rows that are nearer than what their clients have."""
+        better = distance < self.distance[clients]
+        self.columns[clients[better]] = columns[better]
+        self.distance[clients[better]] = distance[better]
+
+
+def determined(problem: DisaggregationProblem) -> NDArray[np.bool_]:
+    """(K,) clients whose exact counts fix every entry: all windows empty or full."""
+    return np.asarray(~np.isnan(problem.windows.known()).any(axis=1))
+
+
+def out_of_reach(problem: DisaggregationProblem, subspace: Subspace) -> NDArray[np.bool_]:
+    """(K,) clients for whom there is nothing to search: settled by counts, or the space is everything."""
+    if subspace.rank == 0 or subspace.rank >= problem.rounds:
+        return np.ones(len(problem.clients), dtype=np.bool_)
+    return determined(problem)
+
+
+def excludes(bound: float, subspace: Subspace, rounds: int) -> bool:
+    """Whether a lower bound on the distance of all other columns shows that none of them is in the space."""
+    return bool(bound > 1e-3 + 100 * subspace.angle * np.sqrt(rounds))
+
+
+def expected_residual(problem: DisaggregationProblem, subspace: Subspace) -> NDArray[np.float64]:
+    """(K,) mean squared distance of a random column with the client's counts: the yardstick under noise."""
+    rates = problem.windows.rates()
+    known = ~np.isnan(rates)
+    mean = np.where(known, rates, rates[known].mean() if known.any() else 0.5)
+    outside = 1 - np.einsum("ij,ij->i", subspace.basis, subspace.basis)
+    expected = subspace.residual(mean) + (mean * (1 - mean)) @ outside
+    return np.asarray(np.maximum(expected, np.finfo(np.float64).tiny))
+
+
+def judge(problem: DisaggregationProblem, subspace: Subspace, found: Candidates, *, solver: str) -> Columns:
+    """An outcome for every client.
+
+    `proved` needs: counts that fix every entry; or a space that is exact and certain to hold the column
+    (its rank is the number of clients that can have taken part), a column that lies in it and has the
+    exact counts, and a proof that no other does. Without that proof it is `consistent`.
+    """
+    columns, windows, K = found.columns.copy(), problem.windows, len(problem.clients)
+    fixed = determined(problem)
+    columns[fixed] = windows.known()[fixed].astype(np.uint8)
+    verdict = _Verdict(np.full(K, Outcome.UNRESOLVED, dtype="<U10"), np.zeros(K), found.reason.copy())
+    rows = np.flatnonzero((columns != UNKNOWN).all(axis=1) & ~fixed)
+    rows = rows[windows.of(rows).meet(columns[rows])]
+    residual = subspace.residual(columns[rows].astype(np.float64))
+    if subspace.exact:
+        tolerance = (NEAR + 10 * subspace.angle) ** 2 * columns[rows].sum(axis=1, dtype=np.int64)
+        rows = rows[residual <= tolerance]
+        verdict.give(rows, Outcome.CONSISTENT, 0.99)
+        if _space_holds_all(problem, subspace, fixed):
+            open_ = rows[~found.proved[rows]]
+            verdict.give(rows[found.proved[rows]], Outcome.PROVED, 1.0)
+            verdict.give(open_[unique(columns[open_], windows.of(open_), subspace)], Outcome.PROVED, 1.0)
+    else:
+        ratio = residual / expected_residual(problem, subspace)[rows]
+        verdict.give(rows[ratio < CLEAR], Outcome.LIKELY, 1 - ratio[ratio < CLEAR])
+    verdict.give(np.flatnonzero(fixed), Outcome.PROVED, 1.0)
+    _settle_duplicates(problem, subspace, columns, verdict)
+    unresolved = verdict.outcome == Outcome.UNRESOLVED
+    verdict.reason[unresolved & (verdict.reason == "")] = _why(problem, subspace)
+    return Columns(columns.T, verdict.outcome, verdict.confidence, verdict.reason.astype(np.str_), solver)
+
+
+@dataclass(eq=False)
+class _Verdict:
+    """Outcomes in the making, (K,) each."""
+
+    outcome: NDArray[np.str_]
+    confidence: NDArray[np.float64]
+    reason: NDArray[np.object_]
+
+    def give(
+        self,
+        clients: NDArray[np.intp],
+        outcome: Outcome,
+        confidence: float | NDArray[np.float64],
+        reason: str = "",
+    ) -> None:
+        self.outcome[clients], self.confidence[clients], self.reason[clients] = outcome, confidence, reason
+
+
+def _space_holds_all(problem: DisaggregationProblem, subspace: Subspace, fixed: NDArray[np.bool_]) -> bool:
+    """Rank A = number of clients that can have taken part: then col A = col P, which holds every column."""
+    idle = fixed & (np.nansum(problem.windows.known(), axis=1) == 0)
+    return subspace.rank == subspace.num_clients - int(idle.sum())
+
+
+def _settle_duplicates(
+    problem: DisaggregationProblem, subspace: Subspace, columns: NDArray[np.uint8], verdict: _Verdict
+) -> None:
+    """Clients that ended with one and the same column.
+
+    If A's rank leaves room for it they are a group that is always together; else the columns of P are
+    independent, at most one of the clients has this column, and which one is not known.
+    """
+    rows = np.flatnonzero((verdict.outcome != Outcome.UNRESOLVED) & (columns == 1).any(axis=1))
+    _, group, size = np.unique(columns[rows], axis=0, return_inverse=True, return_counts=True)
+    missing = subspace.num_clients - subspace.rank
+    for g in np.flatnonzero(size > 1):
+        members = rows[group == g]
+        names = ", ".join(str(problem.clients[m]) for m in members[:5]) + (", …" if len(members) > 5 else "")
+        if missing >= len(members) - 1:
+            verdict.reason[members] = (
+                f"always together: clients {names}; only the sum of their updates is known"
+            )
+        else:
+            reason = f"one column fits clients {names}, and it can be only one's"
+            verdict.give(members, Outcome.UNRESOLVED, 1 / len(members), reason)
+
+
+def _why(problem: DisaggregationProblem, subspace: Subspace) -> str:
+    if subspace.rank == 0:
+        return "the aggregates are zero"
+    if subspace.rank >= problem.rounds:
+        return (
+            f"rank too low to recover: {problem.rounds} rounds for {subspace.num_clients} clients; "
+            "more rounds than clients are needed"
+        )
+    if problem.dim < subspace.num_clients:
+        return f"updates of {problem.dim} entries cannot tell {subspace.num_clients} clients apart"
+    return "no column near the aggregates' space has the client's counts"
