@@ -1,9 +1,34 @@
 """The base of everything that is read from a scenario file."""
 
-from pydantic import BaseModel, ConfigDict
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
 
 
 class Settings(BaseModel):
-    """Frozen, and strict about its keys: a typo in a file is an error, never a default in disguise."""
+    """Frozen, strict about types and keys: a typo in a file is an error, never a default in disguise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, content: Any) -> Any:
+        """Forbid unknown keys with a message that lists the known ones."""
+        if isinstance(content, Mapping):
+            for key in content:
+                if key not in cls.model_fields:
+                    known = ", ".join(cls.model_fields)
+                    raise PydanticCustomError(
+                        "unknown_key",
+                        "unknown key, expected one of {known}",
+                        {"key": str(key), "known": known},
+                    )
+        return content
+
+
+BY_NAME = BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)
+"""Last in the annotation of a union of named settings: lets `"highs"` stand for `{ name = "highs" }`."""

@@ -1,0 +1,71 @@
+"""A device: a Flower `ClientApp` that trains on its own images and sends its update."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+from numpy.typing import NDArray
+
+from fedsim.data import ImageData
+from fedsim.federation import ClientSettings
+from fedsim.flower import WEIGHT, client_number, record_vector, vector_record
+from fedsim.models import Model
+from fedsim.seeds import Stage, stream
+from fedsim.training import FlatModel, as_input, initial_model, local_update
+
+IDENTIFY = "query.identify"
+"""Message type that asks a node for its partition, so that schedules can speak of clients."""
+
+
+def build_client_app(
+    *,
+    data: ImageData,
+    owned: NDArray[np.int64],
+    model: Model,
+    settings: ClientSettings,
+    seed: int,
+    mods: Sequence[Mod] = (),
+) -> ClientApp:
+    """The app that every device runs; `owned` (clients, dataset_size) says whose images are whose.
+
+    On `train` a device answers with its update (`arrays`) and the number of images it used (`metrics`).
+    Its batches depend on the seed, its number and the round alone, so any engine gets the same update.
+    """
+    # The networks are small: one thread is fastest, and sums come out the same on every machine.
+    torch.set_num_threads(1)
+    images, labels = as_input(data.train_images), torch.from_numpy(data.train_labels)
+    shape, classes = data.image_shape, len(data.class_names)
+    scratch = FlatModel(initial_model(model, shape, classes, stream(seed, Stage.MODEL)))
+    app = ClientApp(mods=list(mods))
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        config = message.content["config"]
+        assert isinstance(config, ConfigRecord)
+        client, server_round = client_number(context), int(config["server-round"])  # type: ignore[arg-type]
+        mine = torch.from_numpy(owned[client])
+        update = local_update(
+            scratch,
+            record_vector(message),
+            images=images[mine],
+            labels=labels[mine],
+            settings=settings,
+            rng=stream(seed, Stage.CLIENT, client, server_round - 1),
+        )
+        used = max(1, round(settings.data_fraction * len(mine)))
+        return Message(
+            RecordDict({"arrays": vector_record(update), "metrics": MetricRecord({WEIGHT: used})}),
+            reply_to=message,
+        )
+
+    @app.query("identify")
+    def identify(message: Message, context: Context) -> Message:
+        content = RecordDict({"identity": MetricRecord({"client": client_number(context)})})
+        return Message(content, reply_to=message)
+
+    return app

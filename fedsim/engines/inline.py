@@ -1,0 +1,86 @@
+"""The inline engine: a Flower `Grid` inside this process. No Ray, no polling, no serialisation of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import uuid4
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.supercore.run import Run
+
+from fedsim.flower import SERVER_NODE_ID, enter_local_task
+
+_FIRST_NODE_ID = 1000
+
+
+class InlineGrid(Grid):
+    """Delivers a message by calling the `ClientApp` with the context of the node it is for.
+
+    Node contexts live as long as the grid, so devices keep their state between rounds. An exception in
+    a client is not turned into a reply: it ends the run, because in this process it can only be a fault.
+    """
+
+    def __init__(self, client_app: ClientApp, clients: int) -> None:
+        self._client_app = client_app
+        self._contexts = {
+            _FIRST_NODE_ID + client: Context(
+                run_id=1,
+                node_id=_FIRST_NODE_ID + client,
+                node_config={"partition-id": client, "num-partitions": clients},
+                state=RecordDict(),
+                run_config={},
+            )
+            for client in range(clients)
+        }
+        self._waiting: dict[str, Message] = {}
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All devices, always online."""
+        return list(self._contexts)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """The replies, in the order of the messages; `timeout` plays no part, nothing waits here."""
+        return [self._deliver(message) for message in messages]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Deliver at once and keep the replies until they are pulled."""
+        replies = {uuid4().hex: self._deliver(message) for message in messages}
+        self._waiting.update(replies)
+        return list(replies)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Hand out the replies to pushed messages, each once."""
+        return [self._waiting.pop(message_id) for message_id in message_ids if message_id in self._waiting]
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """A message from the server to a node."""
+        return Message(content, dst_node_id, message_type, group_id=group_id, ttl=ttl)
+
+    def set_run(self, run: Run) -> None:
+        """One grid serves one run; there is nothing to set."""
+
+    @property
+    def run(self) -> Run:
+        """An empty record: no SuperLink has registered this run."""
+        return Run.create_empty(run_id=1)
+
+    def _deliver(self, message: Message) -> Message:
+        return self._client_app(message, self._contexts[message.metadata.dst_node_id])
+
+
+def run_inline(server_app: ServerApp, client_app: ClientApp, *, clients: int) -> None:
+    """Run a federation to its end in this process."""
+    enter_local_task()
+    context = Context(run_id=1, node_id=SERVER_NODE_ID, node_config={}, state=RecordDict(), run_config={})
+    server_app(InlineGrid(client_app, clients), context)

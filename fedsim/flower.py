@@ -1,0 +1,61 @@
+"""The few places where this project touches Flower's plumbing rather than its public API."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Flower reports usage over the network unless told not to, and reads this when it is imported.
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+
+from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.supercore.task_identity import TaskIdentity
+
+PARAMETERS = "parameters"
+"""The one key of every ArrayRecord here: models and updates travel as one flat vector."""
+
+WEIGHT = "num-examples"
+"""Metric under which a reply says how many examples it stands for; Flower's strategies average by it."""
+
+COHORT_SIZE = "cohort-size"
+"""Metric under which a summed reply says how many updates it holds."""
+
+SERVER_NODE_ID = 1
+"""Flower's own number for the server side of a run."""
+
+
+def enter_local_task() -> None:
+    """Give this process the identity that Flower 1.41 wants before anybody makes a `Message`.
+
+    Flower's own runtimes set it when they start a task; outside of them it is unset, and creating a
+    message raises. One process runs one federation, so constant numbers do.
+    """
+    TaskIdentity.run_id = 1
+    TaskIdentity.task_id = 1
+    TaskIdentity.node_id = SERVER_NODE_ID
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+
+
+def client_number(context: Context) -> int:
+    """The number of the client that runs in this context: its partition of the data."""
+    return int(context.node_config["partition-id"])
+
+
+def vector_record(vector: NDArray[np.float32]) -> ArrayRecord:
+    """A flat vector as Flower sends it."""
+    return ArrayRecord({PARAMETERS: Array(vector)})
+
+
+def record_vector(message: Message) -> NDArray[np.float32]:
+    """The flat vector that a message carries under `arrays`."""
+    return parameters_of(message.content["arrays"])
+
+
+def parameters_of(record: object) -> NDArray[np.float32]:
+    """The flat vector of a record, float32."""
+    if not isinstance(record, ArrayRecord) or set(record) != {PARAMETERS}:
+        raise TypeError(f"expected an ArrayRecord with the single key {PARAMETERS!r}, got {record!r:.80}")
+    return np.asarray(record[PARAMETERS].numpy(), dtype=np.float32)

@@ -1,0 +1,81 @@
+"""The public record of a federation: what any server keeps, round by round."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsim.errors import UserError
+
+_HEADER = ("round", "cohort_size", "weight")
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The sums that a server received.
+
+    `aggregates` (rounds, dim) float32, row r the sum of round r's updates, memory-mapped when loaded;
+    `cohort_sizes` (rounds,) how many updates each sum holds; `weights` (rounds,) how many examples.
+    """
+
+    aggregates: NDArray[np.float32]
+    cohort_sizes: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    @classmethod
+    def load(cls, folder: Path) -> Transcript:
+        """A finished transcript, as `TranscriptWriter` leaves it."""
+        try:
+            aggregates = np.load(folder / "aggregates.npy", mmap_mode="r", allow_pickle=False)
+            with (folder / "rounds.csv").open(newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+        except FileNotFoundError as error:
+            raise UserError(f"{folder} holds no transcript: {error.filename} is missing") from error
+        if len(rows) != len(aggregates):
+            raise UserError(
+                f"{folder}: {len(rows)} of {len(aggregates)} rounds are there; the run was interrupted"
+            )
+        return cls(
+            aggregates=aggregates,
+            cohort_sizes=np.array([int(row["cohort_size"]) for row in rows]),
+            weights=np.array([float(row["weight"]) for row in rows]),
+        )
+
+
+class TranscriptWriter:
+    """Grows a transcript on disk, one round at a time, without holding it in memory.
+
+    A round counts once its line stands in `rounds.csv`; the line is written after the sum.
+    """
+
+    def __init__(self, folder: Path, rounds: int, dim: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._aggregates = np.lib.format.open_memmap(
+            folder / "aggregates.npy", mode="w+", dtype=np.float32, shape=(rounds, dim)
+        )
+        self._file = (folder / "rounds.csv").open("w", newline="", encoding="utf-8")
+        self._rows = csv.writer(self._file)
+        self._rows.writerow(_HEADER)
+        self._round = 0
+
+    def append(self, aggregate: NDArray[np.float32], *, cohort_size: int, weight: float) -> None:
+        """Record the next round's sum."""
+        self._aggregates[self._round] = aggregate
+        self._rows.writerow((self._round, cohort_size, weight))
+        self._file.flush()
+        self._round += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._aggregates.flush()
+        self._file.close()

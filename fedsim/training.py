@@ -1,0 +1,104 @@
+"""FedAvg's local training: from a model and a client's images to the client's update."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+if TYPE_CHECKING:
+    from fedsim.federation import ClientSettings
+    from fedsim.models import Model
+
+
+def initial_model(
+    model: Model, image_shape: tuple[int, int, int], classes: int, rng: np.random.Generator
+) -> nn.Module:
+    """A model with torch's own initialisation, drawn from `rng` without touching the global generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**63)))
+        return model.build(image_shape, classes)
+
+
+def as_input(images: NDArray[np.uint8]) -> torch.Tensor:
+    """(n, height, width, 3) bytes as the network's input: (n, 3, height, width) float32 in [-1, 1]."""
+    tensor = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+    return tensor.to(torch.float32).div_(127.5).sub_(1)
+
+
+def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """The fraction of images whose largest logit is at their label."""
+    with torch.inference_mode():
+        hits = [
+            (model(x).argmax(1) == y).sum().item()
+            for x, y in zip(torch.split(images, 500), torch.split(labels, 500), strict=True)
+        ]
+    return float(sum(hits) / len(labels))
+
+
+class FlatModel:
+    """A model whose parameters, and whose gradients, live in one contiguous vector each.
+
+    The federation speaks of models as vectors of length `dim`; loading one is a single copy.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        parameters = list(module.parameters())
+        flat = torch.cat([p.detach().reshape(-1) for p in parameters]).to(torch.float32)
+        self.vector = nn.Parameter(flat)
+        self.vector.grad = torch.zeros_like(flat)
+        begin = 0
+        for p in parameters:
+            end = begin + p.numel()
+            p.data = flat[begin:end].view_as(p)
+            p.grad = self.vector.grad[begin:end].view_as(p)
+            begin = end
+
+    @property
+    def dim(self) -> int:
+        """The number of parameters."""
+        return self.vector.numel()
+
+    def read(self) -> NDArray[np.float32]:
+        """A copy of the parameters."""
+        copy: NDArray[np.float32] = self.vector.detach().numpy().copy()
+        return copy
+
+    def load(self, parameters: NDArray[np.float32]) -> None:
+        """Overwrite the parameters."""
+        with torch.no_grad():
+            self.vector.copy_(torch.from_numpy(parameters))
+
+
+def local_update(
+    model: FlatModel,
+    start: NDArray[np.float32],
+    *,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    settings: ClientSettings,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """Train from `start` on a client's images; return the model difference, (dim,) float32.
+
+    Draws `data_fraction` of the images, then runs `local_epochs` passes of shuffled batches (the last
+    batch may be smaller). `model` is scratch space: nothing of one client survives into the next call.
+    """
+    model.load(start)
+    model.module.train()
+    optimiser = torch.optim.SGD([model.vector], lr=settings.lr, momentum=settings.momentum)
+    size = max(1, round(settings.data_fraction * len(labels)))
+    drawn = rng.permutation(len(labels))[:size]
+    for _ in range(settings.local_epochs):
+        order = torch.from_numpy(rng.permutation(drawn))
+        for batch in torch.split(order, settings.batch_size):
+            loss = nn.functional.cross_entropy(model.module(images[batch]), labels[batch])
+            # One memset for all layers; the layers' gradients are views and accumulate in place.
+            optimiser.zero_grad(set_to_none=False)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+    return model.read() - start
