@@ -93,8 +93,12 @@ class ParticipationReport:
         with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(HEADER)
-            for client, start, stop, count in zip(self.client, self.start, self.stop, self.count, strict=True):
-                writer.writerow((self.clients[client], start, stop, "" if np.isnan(count) else f"{count:.17g}"))
+            for client, start, stop, count in zip(
+                self.client, self.start, self.stop, self.count, strict=True
+            ):
+                writer.writerow(
+                    (self.clients[client], start, stop, "" if np.isnan(count) else f"{count:.17g}")
+                )
 
     @classmethod
     def read_csv(cls, path: Path, *, noise_sd: float = 0.0) -> ParticipationReport:
@@ -104,13 +108,15 @@ class ParticipationReport:
             header = tuple(next(reader, ()))
             if header != HEADER:
                 raise ReportError(f"{path}, line 1: expected the header {','.join(HEADER)}")
-            rows = [_parse(fields, where=f"{path}, line {reader.line_num}") for fields in reader if fields]
+            rows: list[tuple[int | str, int, int, float | None]] = [
+                _parse(fields, where=f"{path}, line {reader.line_num}") for fields in reader if fields
+            ]
         if all(str(client).isdecimal() for client, *_ in rows):
-            rows = [(int(client), *rest) for client, *rest in rows]
+            rows = [(int(client), start, stop, count) for client, start, stop, count in rows]
         return cls.from_rows(rows, noise_sd=noise_sd)
 
 
-def _parse(fields: list[str], *, where: str) -> tuple[str, int, int, float | None]:
+def _parse(fields: list[str], *, where: str) -> tuple[int | str, int, int, float | None]:
     try:
         client, start, stop, count = fields
         return client, int(start), int(stop), float(count) if count else None

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from analytics import ParticipationReport, windowed_counts
+from analytics.report import ReportError
+
+matrices = st.tuples(st.integers(1, 12), st.integers(1, 5)).flatmap(
+    lambda s: arrays(np.uint8, s, elements=st.integers(0, 1))
+)
+
+
+@given(matrices, st.integers(1, 15))
+def test_windowed_counts_cover_every_round_once(participation, window):
+    report = windowed_counts(participation, window)
+    covered = np.zeros_like(participation, dtype=int)
+    for client, start, stop, count in zip(
+        report.client, report.start, report.stop, report.count, strict=True
+    ):
+        assert count == participation[start:stop, client].sum()
+        assert stop - start <= window
+        covered[start:stop, client] += 1
+    assert (covered == 1).all()
+
+
+@pytest.mark.parametrize("noise_sd", [0.0, 0.5])
+def test_csv_round_trip(tmp_path, noise_sd):
+    rows = [("b", 0, 4, 2.0), ("a", 0, 4, None), ("b", 4, 6, 1 + noise_sd), ("a", 4, 6, 0.0)]
+    report = ParticipationReport.from_rows(rows, noise_sd=noise_sd)
+    report.write_csv(tmp_path / "counts.csv")
+    again = ParticipationReport.read_csv(tmp_path / "counts.csv", noise_sd=noise_sd)
+    assert list(again.clients) == ["b", "a"]
+    for name in ("client", "start", "stop", "count"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(report, name))
+
+
+def test_numbers_as_ids_stay_numbers(tmp_path):
+    windowed_counts(np.eye(11, dtype=int), 5).write_csv(tmp_path / "counts.csv")
+    assert list(ParticipationReport.read_csv(tmp_path / "counts.csv").clients) == list(range(11))
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ((0, 4, 4, 0), "must stop after it starts"),
+        ((0, -1, 4, 0), "before round 0"),
+        ((0, 0, 4, 5), "more participations than rounds"),
+        ((0, 0, 4, -1), "cannot be negative"),
+        ((0, 0, 4, 1.5), "whole number"),
+        ((0, 0, 4, np.inf), "finite"),
+    ],
+)
+def test_impossible_rows_are_named(row, problem):
+    with pytest.raises(ReportError, match=f"client 0.*{problem}"):
+        ParticipationReport.from_rows([row])
+
+
+def test_noisy_counts_may_be_anything_finite():
+    assert ParticipationReport.from_rows([(0, 0, 4, -1.5), (0, 4, 8, 9.0)], noise_sd=1).noise_sd == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("a,b\n", "line 1"),
+        ("client,start,stop,count\n1,0,4\n", "line 2"),
+        ("client,start,stop,count\n1,0,4,2\n1,x,8,2\n", "line 3"),
+    ],
+)
+def test_malformed_files_are_named_by_line(tmp_path, text, where):
+    (tmp_path / "counts.csv").write_text(text)
+    with pytest.raises(ReportError, match=f"counts.csv, {where}"):
+        ParticipationReport.read_csv(tmp_path / "counts.csv")
+
+
+@pytest.mark.parametrize(("participation", "window"), [(np.zeros(4), 2), (np.zeros((4, 2)), 0)])
+def test_windowed_counts_refuse_nonsense(participation, window):
+    with pytest.raises(ReportError):
+        windowed_counts(participation, window)
