@@ -13,7 +13,8 @@ from attacks.disaggregation.solvers.auto import Auto
 from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.highs import Highs
 from attacks.disaggregation.solvers.projection import Projection
+from fedsim.settings import BY_NAME
 
-Solver = Annotated[Projection | Highs | Gurobi | Auto, Field(discriminator="name")]
+Solver = Annotated[Projection | Highs | Gurobi | Auto, Field(discriminator="name"), BY_NAME]
 
 __all__ = ["Auto", "Gurobi", "Highs", "Projection", "Solver"]
