@@ -1,0 +1,152 @@
+"""The `fedsim` command.
+
+Exit status: 0 the command completed, whatever the attack achieved; 2 the user's mistake, told in one
+line, nothing half-written; 1 a fault of ours. Everything heavy is imported inside the commands, so that
+`fedsim --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedsim.errors import UserError
+
+app = typer.Typer(
+    help="Simulate federated learning, attack what its server sees, and measure what leaks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, such as clients.local_epochs=8."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a summary.")]
+Scenario = Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or a name from the library.")]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a finished run.")]
+
+
+class Engine(StrEnum):
+    """Ways to run the federation."""
+
+    INLINE = "inline"
+
+
+@app.command()
+def run(
+    scenario: Scenario,
+    *,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
+    overrides: Set = None,
+    engine: Annotated[Engine, typer.Option(help="How to run the federation.")] = Engine.INLINE,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a scenario end to end: simulate, attack, score, report."""
+    from scenarios.scenario import find_scenario, load_scenario
+
+    file = find_scenario(scenario)
+    settings = load_scenario(file, overrides or ())
+
+    from scenarios.console import progress_bar
+    from scenarios.run_directory import RunDirectory
+    from scenarios.runner import run_scenario
+    from scenarios.simulate import World
+
+    world = World.prepare(settings)
+    directory = RunDirectory.create(out or Path("runs") / file.stem, replace=force)
+    with progress_bar("training") as training, progress_bar("solving") as solving:
+        result = run_scenario(world, directory, training=training, solving=solving)
+    _show(result, directory.report, as_json=as_json)
+
+
+@app.command()
+def attack(run_dir: RunDir, overrides: Set = None, as_json: Json = False) -> None:
+    """Attack a saved transcript again, without training; only attack.* can be set."""
+    from scenarios.scenario import load_scenario
+
+    for override in overrides or ():
+        if not override.startswith("attack."):
+            raise UserError(f"--set {override}: only attack.* can change after the training")
+
+    from scenarios.console import progress_bar
+    from scenarios.run_directory import RunDirectory
+    from scenarios.runner import attack_run, honest_part
+
+    directory = RunDirectory.open(run_dir)
+    settings = load_scenario(directory.scenario, overrides or ())
+    with progress_bar("solving") as solving:
+        result = attack_run(settings, directory, honest_part(directory), solving=solving)
+    _show(result, directory.report, as_json=as_json)
+
+
+@app.command()
+def report(run_dir: RunDir) -> None:
+    """Draw the report of a saved run again."""
+    from scenarios.run_directory import RunDirectory
+    from scenarios.runner import write_report
+
+    directory = RunDirectory.open(run_dir)
+    write_report(directory)
+    typer.echo(directory.report)
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """Say which data sets, models, solvers and library scenarios there are, and what is installed."""
+    from scenarios.inventory import inventory
+
+    found = inventory()
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for kind, entries in found.items():
+        typer.secho(kind, bold=True)
+        width = max(len(name) for name in entries)
+        for name, note in entries.items():
+            typer.echo(f"  {name:<{width}}  {note}")
+
+
+def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+        return
+    found, honest = result["disaggregation"], result["simulation"]
+    base = found["baselines"]
+    for name, value, note in (
+        ("exact columns", found["exact_fraction"], f"guess {base['counts_only_exact_fraction']:.3f}"),
+        ("entries right", found["bit_accuracy"], f"guess {base['counts_only_bit_accuracy']:.3f}"),
+        ("certified", found["certified_fraction"], _tally(found["outcomes"])),
+        ("update cosine", found["update_cosine"], f"mean aggregate {base['aggregate_update_cosine']:.3f}"),
+        ("", base["oracle_update_cosine"], "oracle"),
+        ("test accuracy", result["training"]["test_accuracy"], f"after {honest['rounds']} rounds"),
+        (
+            "seconds",
+            honest["seconds"],
+            f"simulation, then {found['seconds']:.2f} to solve: {found['solver']}",
+        ),
+    ):
+        typer.echo(f"{name:<14}{value:9.3f}   {note}")
+    typer.echo(f"report           {report_file}")
+
+
+def _tally(outcomes: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
+
+
+def main() -> None:
+    """The entry point: turns a user's mistake into one line and exit status 2."""
+    try:
+        app()
+    except UserError as error:
+        typer.echo(f"fedsim: {error}", err=True)
+        sys.exit(2)

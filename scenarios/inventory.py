@@ -1,0 +1,41 @@
+"""What there is to choose from, and what of it works on this machine."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, get_args
+
+from attacks.disaggregation.solvers import Solver
+from fedsim.data import DataSource
+from fedsim.models import Model
+from fedsim.settings import Settings
+from scenarios.scenario import LIBRARY, load_scenario
+
+
+def inventory() -> dict[str, dict[str, str]]:
+    """Kind → name → one line about it."""
+    return {
+        "data sets": _members(DataSource),
+        "models": _members(Model),
+        "solvers": _members(Solver),
+        "packages": {
+            name: _installed(name) for name in ("flwr", "torch", "torchvision", "scipy", "gurobipy")
+        },
+        "scenarios": {path.stem: load_scenario(path).title for path in sorted(LIBRARY.glob("*.toml"))},
+    }
+
+
+def _members(union: Any) -> dict[str, str]:
+    """The members of a union of named settings, each with the first line of its docstring."""
+    members: tuple[type[Settings], ...] = get_args(get_args(union)[0])
+    return {
+        member.model_fields["name"].default: (member.__doc__ or "").strip().splitlines()[0]
+        for member in members
+    }
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return f"not installed: pip install {name}"

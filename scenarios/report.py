@@ -1,0 +1,127 @@
+"""The report of a run: one self-contained HTML page, pictures included."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from numpy.typing import NDArray
+
+from attacks.disaggregation import Recovery
+from fedsim.truth import Truth
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_INK, _PAPER, _MISSED, _INVENTED, _UNKNOWN = "#1f3a5f", "#f4f1ea", "#d1495b", "#edae49", "#b8b8b8"
+
+
+def render_report(*, settings: str, result: Mapping[str, Any], recovery: Recovery, truth: Truth) -> str:
+    """The page for a run, from its settings (TOML), its figures, and what was recovered and true."""
+    position = recovery.clients.astype(np.int64)
+    P, guess = truth.participation[:, position], recovery.participation
+    cosines = _cosines(recovery.updates, truth.updates[position])
+    environment = Environment(
+        loader=PackageLoader("scenarios"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+    )
+    return environment.get_template("report.html.j2").render(
+        result=result,
+        settings=settings,
+        matrices=_image(_draw_matrices(P, guess)),
+        similarities=_image(_draw_similarities(cosines, result["disaggregation"]["baselines"])),
+        clients=_client_rows(recovery, P, cosines),
+    )
+
+
+def _client_rows(
+    recovery: Recovery, P: NDArray[np.uint8], cosines: NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": recovery.clients[k],
+            "outcome": str(recovery.outcome[k]),
+            "confidence": recovery.confidence[k],
+            "reason": str(recovery.reason[k]),
+            "rounds": int(P[:, k].sum()),
+            "wrong": int((recovery.participation[:, k] != P[:, k]).sum()),
+            "cosine": cosines[k],
+        }
+        for k in range(len(recovery.clients))
+    ]
+
+
+def _cosines(updates: NDArray[np.float32], true_updates: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(K,) similarity of each recovered update to the true one; NaN where either is missing."""
+    products = np.einsum("kd,kd->k", updates, true_updates, dtype=np.float64)
+    norms = np.linalg.norm(updates, axis=1).astype(np.float64) * np.linalg.norm(true_updates, axis=1)
+    cosines: NDArray[np.float64] = np.full(len(norms), np.nan)
+    np.divide(products, norms, out=cosines, where=norms > 0)
+    return cosines
+
+
+def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:
+    """True matrix, recovered matrix and their difference, clients across and rounds down."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    unknown = guess > 1
+    recovered = np.where(unknown, 2, guess)
+    # 0 both agree, 1 missed, 2 invented, 3 nothing recovered
+    difference = np.where(unknown, 3, np.where(guess < P, 1, np.where(guess > P, 2, 0)))
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    pictures: Sequence[tuple[str, NDArray[Any], list[str]]] = (
+        ("true participation", P, [_PAPER, _INK]),
+        ("recovered from sums and counts", recovered, [_PAPER, _INK, _UNKNOWN]),
+        ("difference", difference, ["white", _MISSED, _INVENTED, _UNKNOWN]),
+    )
+    for axes, (title, matrix, colours) in zip(figure.subplots(1, 3, sharey=True), pictures, strict=True):
+        axes.imshow(
+            matrix,
+            cmap=ListedColormap(colours),
+            vmin=0,
+            vmax=len(colours) - 1,
+            aspect="auto",
+            interpolation="nearest",
+        )
+        axes.set_title(title, fontsize=11)
+        axes.set_xlabel("client")
+    figure.axes[0].set_ylabel("round")
+    names = ("missed", "invented", "nothing recovered")
+    patches = [Patch(color=c, label=n) for c, n in zip((_MISSED, _INVENTED, _UNKNOWN), names, strict=True)]
+    figure.axes[2].legend(handles=patches, fontsize=8, loc="upper right")
+    return figure
+
+
+def _draw_similarities(cosines: NDArray[np.float64], baselines: Mapping[str, float]) -> Figure:
+    """Per client, how close the recovered update is to the true one, between the two baselines."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 2.8), layout="constrained")
+    axes = figure.subplots()
+    axes.bar(np.arange(len(cosines)), np.nan_to_num(cosines), color=_INK, width=0.8)
+    axes.axhline(baselines["oracle_update_cosine"], color=_INVENTED, label="oracle: who took part is known")
+    axes.axhline(
+        baselines["aggregate_update_cosine"], color=_MISSED, ls="--", label="mean aggregate: no attack"
+    )
+    axes.set(
+        xlabel="client",
+        ylabel="cosine",
+        xlim=(-0.8, len(cosines) - 0.2),
+        ylim=(min(0, np.nanmin([0, *cosines])), 1.05),
+    )
+    axes.legend(fontsize=8, loc="lower right")
+    return figure
+
+
+def _image(figure: Figure) -> str:
+    """A picture as a data URI; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,0 +1,79 @@
+"""A scenario from its file to its report: the whole story on one screen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attacks.disaggregation import Recovery
+from attacks.view import AttackerView
+from fedsim.files import write_json, write_text
+from fedsim.progress import Progress, silent
+from fedsim.seeds import Stage, stream
+from fedsim.truth import Truth
+from scenarios.report import render_report
+from scenarios.run_directory import RunDirectory
+from scenarios.scenario import Scenario
+from scenarios.scoring import score_disaggregation
+from scenarios.simulate import World, simulate
+
+Result = Mapping[str, Any]
+"""Everything that `result.json` holds."""
+
+
+def run_scenario(
+    world: World, directory: RunDirectory, *, training: Progress = silent, solving: Progress = silent
+) -> Result:
+    """Simulate, attack, score and report; every arrow after the simulation reads files only."""
+    write_text(directory.scenario, world.scenario.to_toml())
+    simulation = simulate(world, directory, training)
+    honest = {
+        "simulation": {"seconds": simulation.seconds, "rounds": world.scenario.federation.rounds},
+        "training": {"test_accuracy": simulation.test_accuracy},
+    }
+    return attack_run(world.scenario, directory, honest, solving=solving)
+
+
+def attack_run(
+    scenario: Scenario, directory: RunDirectory, honest: Result, *, solving: Progress = silent
+) -> Result:
+    """Attack the transcript of a run, score what comes out against the truth, and write it all down."""
+    view = AttackerView.load(directory.transcript, directory.counts)
+    recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
+    recovery.save(directory.recovery)
+
+    truth = Truth.load(directory.truth)
+    result = {
+        "title": scenario.title,
+        "seed": scenario.seed,
+        **honest,
+        "disaggregation": score_disaggregation(recovery, truth, view.transcript, view.counts),
+    }
+    write_text(directory.scenario, scenario.to_toml())
+    write_json(directory.result, result)
+    write_report(directory)
+    return result
+
+
+def honest_part(directory: RunDirectory) -> Result:
+    """The figures of a saved run that no attack changes."""
+    saved = read_result(directory)
+    return {section: saved[section] for section in ("simulation", "training")}
+
+
+def read_result(directory: RunDirectory) -> Result:
+    """The saved figures of a run."""
+    result: Result = json.loads(directory.result.read_text(encoding="utf-8"))
+    return result
+
+
+def write_report(directory: RunDirectory) -> None:
+    """Draw the page from the files of a finished run."""
+    page = render_report(
+        settings=directory.scenario.read_text(encoding="utf-8"),
+        result=read_result(directory),
+        recovery=Recovery.load(directory.recovery),
+        truth=Truth.load(directory.truth),
+    )
+    write_text(directory.report, page)

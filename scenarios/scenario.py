@@ -1,0 +1,127 @@
+"""A scenario: everything that decides a run, read from one TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import NonNegativeInt, ValidationError
+
+from analytics.settings import AnalyticsSettings
+from attacks.settings import AttackSettings
+from fedsim.data import DataSource
+from fedsim.errors import UserError
+from fedsim.federation import ClientSettings, FederationSettings
+from fedsim.models import Lenet, Model
+from fedsim.settings import Settings
+
+LIBRARY = Path(__file__).parent / "library"
+
+
+class Scenario(Settings):
+    """The sections of a scenario file. Two equal scenarios give the same run, byte for byte."""
+
+    title: str
+    seed: NonNegativeInt = 0
+    data: DataSource
+    model: Model = Lenet()
+    clients: ClientSettings = ClientSettings()
+    federation: FederationSettings
+    analytics: AnalyticsSettings = AnalyticsSettings()
+    attack: AttackSettings = AttackSettings()
+
+    def to_toml(self) -> str:
+        """Every setting with the defaults written out, and the versions that the run was made with."""
+        made_with = ", ".join(
+            f"{name} {version(name)}" for name in ("fedsim", "flwr", "torch", "numpy", "scipy")
+        )
+        return f"# {made_with}\n" + tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def find_scenario(name: str) -> Path:
+    """The file at that path, or the library's scenario of that name."""
+    if Path(name).exists():
+        return Path(name)
+    library = {path.stem: path for path in sorted(LIBRARY.glob("*.toml"))}
+    if name not in library:
+        raise UserError(f"{name}: no such file, and no such scenario in the library ({', '.join(library)})")
+    return library[name]
+
+
+def load_scenario(file: Path, overrides: Iterable[str] = ()) -> Scenario:
+    """Read a scenario file and apply `key=value` overrides; any mistake is a `UserError` of one line."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: not a TOML file: {error}") from error
+    for override in overrides:
+        _apply(content, override)
+    try:
+        return Scenario.model_validate(content)
+    except ValidationError as error:
+        raise UserError(f"{file}: {_mistake(error, content)}") from error
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    """Set one dotted key in the file's content; a named table may stand there as a bare name."""
+    key, equals, text = override.partition("=")
+    *sections, last = key.strip().split(".")
+    if not equals or not all(sections) or not last:
+        raise UserError(f"--set {override}: expected KEY=VALUE, such as clients.local_epochs=8")
+    table = content
+    for section in sections:
+        below = table.setdefault(section, {})
+        if isinstance(below, str):
+            below = table[section] = {"name": below}
+        if not isinstance(below, dict):
+            raise UserError(f"--set {override}: {section} is not a section")
+        table = below
+    table[last] = _toml_value(text)
+
+
+def _toml_value(text: str) -> Any:
+    """What the text means as a TOML value; a bare word is a string, as the shell user means it."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _mistake(error: ValidationError, content: Mapping[str, Any]) -> str:
+    """The first mistake as one line: the key as the file spells it, the value, and what was expected."""
+    mistakes = error.errors()
+    first, context = mistakes[0], mistakes[0].get("ctx", {})
+    key, value = list(_file_keys(first["loc"], content)), f" is {first['input']!r:.60}"
+    message = first["msg"].replace("Input should be", "expected")
+    match first["type"]:
+        case "unknown_key":
+            key, value = [*key, context["key"]], ""
+        case "missing":
+            value, message = "", "missing"
+        case "union_tag_invalid":
+            key, value, message = (
+                [*key, "name"],
+                f" is {context['tag']!r}",
+                f"expected {context['expected_tags']}",
+            )
+        case "union_tag_not_found":
+            message = "expected a name, or a table with a name"
+    more = f" (and {len(mistakes) - 1} more mistakes)" if len(mistakes) > 1 else ""
+    return f"{'.'.join(key)}{value}: {message}{more}"
+
+
+def _file_keys(location: tuple[int | str, ...], content: Any) -> Iterable[str]:
+    """The location without the names of union members, which pydantic inserts and no file has."""
+    for part in location:
+        is_member = isinstance(content, Mapping) and part not in content and content.get("name") == part
+        if isinstance(content, str) and content == part:
+            is_member = True
+        if not is_member:
+            yield str(part)
+            content = content.get(part) if isinstance(content, Mapping) else None
