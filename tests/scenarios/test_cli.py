@@ -1,0 +1,128 @@
+"""The command as a user meets it: arguments in, two streams and an exit status out."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from scenarios.cli import main
+
+
+@pytest.fixture
+def fedsim(tmp_path, monkeypatch, capsys):
+    """Runs the command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedsim", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        captured = capsys.readouterr()
+        return SimpleNamespace(status=caught.value.code, stdout=captured.out, stderr=captured.err)
+
+    return run
+
+
+@pytest.fixture
+def run_copy(finished_run, tmp_path):
+    shutil.copytree(finished_run.path, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def files_below(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_help_needs_nothing_heavy():
+    """Time is not asserted in tests; what costs it is."""
+    code = (
+        "import sys\nfrom scenarios.cli import main\nsys.argv = ['fedsim', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('torch', 'flwr', 'gurobipy', 'numpy', 'pydantic', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    for command in ("run", "attack", "report", "list"):
+        assert f"  {command} " in done.stdout
+
+
+def test_run_prints_json_for_machines_and_nothing_else(fedsim, scenario_file, tmp_path):
+    done = fedsim("run", scenario_file, "--json")
+    assert done.status == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads((tmp_path / "runs/small/result.json").read_text())
+    assert done.stderr == ""
+
+
+def test_attack_again_with_another_solver(fedsim, run_copy):
+    done = fedsim("attack", run_copy, "--set", "attack.solver=highs")
+    assert done.status == 0, done.stderr
+    assert json.loads((run_copy / "result.json").read_text())["disaggregation"]["solver"] == "highs"
+    assert 'name = "highs"' in (run_copy / "scenario.toml").read_text()
+    assert "exact columns" in done.stdout
+
+
+def test_report_again(fedsim, run_copy):
+    (run_copy / "report.html").unlink()
+    assert fedsim("report", run_copy).stdout.strip() == str(run_copy / "report.html")
+    assert (run_copy / "report.html").exists()
+
+
+def test_list_names_what_there_is(fedsim):
+    done = fedsim("list", "--json")
+    found = json.loads(done.stdout)
+    assert {"synthetic", "cifar10"} <= set(found["data sets"])
+    assert {"lenet", "mlp"} <= set(found["models"])
+    assert {"auto", "projection", "gurobi", "highs"} <= set(found["solvers"])
+    assert {"quickstart", "cifar10_fedavg"} <= set(found["scenarios"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "clients.batch_sise=8"], "clients.batch_sise: unknown key"),
+        (["--set", "clients.batch_size=eight"], "clients.batch_size is 'eight': expected a valid integer"),
+        (["--set", "analytics.window=0"], "analytics.window is 0: expected greater than 0"),
+        (["--set", "data={ name = 'cifar10', path = 'gone.npz' }"], "data.path: there is no file gone.npz"),
+        (["--set", "clients.dataset_size=1000"], "clients.dataset_size: 6 clients × 1000 images need 6000"),
+        (["--set", "federation.participation={ name = 'cohort', size = 9 }"], "participation.size is 9"),
+        (["--out", "small.toml"], "small.toml exists and is not a run"),
+        (["--out", "small.toml/below"], "cannot be written to: Not a directory"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(fedsim, scenario_file, tmp_path, arguments, message):
+    done = fedsim("run", scenario_file, *arguments)
+    assert done.status == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert message in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_unwritable_folder(fedsim, scenario_file, tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    done = fedsim("run", scenario_file, "--out", "closed/run")
+    assert (done.status, len(done.stderr.splitlines())) == (2, 1)
+    assert "Permission denied" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["attack", "{run}", "--set", "clients.lr=1"], "only attack.* can change after the training"),
+        (["attack", "{run}", "--set", "attack.solver=magic"], "attack.solver.name is 'magic'"),
+        (["attack", "nowhere"], "nowhere is not a finished run"),
+        (["report", "nowhere"], "nowhere is not a finished run"),
+        (["run", "quickstrat"], "no such scenario in the library"),
+    ],
+)
+def test_other_commands_mistakes(fedsim, run_copy, arguments, message):
+    before = files_below(run_copy)
+    done = fedsim(*(a.format(run=run_copy) for a in arguments))
+    assert (done.status, len(done.stderr.splitlines())) == (2, 1)
+    assert message in done.stderr
+    assert files_below(run_copy) == before
