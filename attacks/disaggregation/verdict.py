@@ -58,10 +58,15 @@ def determined(problem: DisaggregationProblem) -> NDArray[np.bool_]:
 
 
 def out_of_reach(problem: DisaggregationProblem, subspace: Subspace) -> NDArray[np.bool_]:
-    """(K,) clients for whom there is nothing to search: settled by counts, or the space is everything."""
-    if subspace.rank == 0 or subspace.rank >= problem.rounds:
+    """(K,) clients for whom there is nothing to search: settled by counts, or too few rounds for anyone."""
+    if subspace.rank == 0 or problem.rounds <= active_clients(problem, subspace):
         return np.ones(len(problem.clients), dtype=np.bool_)
     return determined(problem)
+
+
+def active_clients(problem: DisaggregationProblem, subspace: Subspace) -> int:
+    """Number of clients that can have taken part: all but those whose counts say never."""
+    return subspace.num_clients - int((np.nan_to_num(problem.windows.known(), nan=1) == 0).all(axis=1).sum())
 
 
 def excludes(bound: float, subspace: Subspace, rounds: int) -> bool:
@@ -97,7 +102,8 @@ def judge(problem: DisaggregationProblem, subspace: Subspace, found: Candidates,
         tolerance = (NEAR + 10 * subspace.angle) ** 2 * columns[rows].sum(axis=1, dtype=np.int64)
         rows = rows[residual <= tolerance]
         verdict.give(rows, Outcome.CONSISTENT, 0.99)
-        if _space_holds_all(problem, subspace, fixed):
+        # Rank A = number of clients that can have taken part: then col A = col P holds every column.
+        if subspace.rank == active_clients(problem, subspace):
             open_ = rows[~found.proved[rows]]
             verdict.give(rows[found.proved[rows]], Outcome.PROVED, 1.0)
             verdict.give(open_[unique(columns[open_], windows.of(open_), subspace)], Outcome.PROVED, 1.0)
@@ -129,19 +135,14 @@ class _Verdict:
         self.outcome[clients], self.confidence[clients], self.reason[clients] = outcome, confidence, reason
 
 
-def _space_holds_all(problem: DisaggregationProblem, subspace: Subspace, fixed: NDArray[np.bool_]) -> bool:
-    """Rank A = number of clients that can have taken part: then col A = col P, which holds every column."""
-    idle = fixed & (np.nansum(problem.windows.known(), axis=1) == 0)
-    return subspace.rank == subspace.num_clients - int(idle.sum())
-
-
 def _settle_duplicates(
     problem: DisaggregationProblem, subspace: Subspace, columns: NDArray[np.uint8], verdict: _Verdict
 ) -> None:
     """Clients that ended with one and the same column.
 
-    If A's rank leaves room for it they are a group that is always together; else the columns of P are
-    independent, at most one of the clients has this column, and which one is not known.
+    If A's rank leaves room for it they are a group that is always together. Else the columns of P are
+    independent, at most one of the clients has this column, and which one is not known. Noise hides the
+    rank, so under noise it can be either.
     """
     rows = np.flatnonzero((verdict.outcome != Outcome.UNRESOLVED) & (columns == 1).any(axis=1))
     _, group, size = np.unique(columns[rows], axis=0, return_inverse=True, return_counts=True)
@@ -149,19 +150,23 @@ def _settle_duplicates(
     for g in np.flatnonzero(size > 1):
         members = rows[group == g]
         names = ", ".join(str(problem.clients[m]) for m in members[:5]) + (", …" if len(members) > 5 else "")
-        if missing >= len(members) - 1:
+        proved = verdict.outcome[members] == Outcome.PROVED
+        if proved.all() or missing >= len(members) - 1:
             verdict.reason[members] = (
                 f"always together: clients {names}; only the sum of their updates is known"
             )
+        elif not subspace.exact:
+            verdict.confidence[members] /= len(members)
+            verdict.reason[members] = f"one column fits clients {names}: always together, or only one's"
         else:
             reason = f"one column fits clients {names}, and it can be only one's"
-            verdict.give(members, Outcome.UNRESOLVED, 1 / len(members), reason)
+            verdict.give(members[~proved], Outcome.UNRESOLVED, 1 / len(members), reason)
 
 
 def _why(problem: DisaggregationProblem, subspace: Subspace) -> str:
     if subspace.rank == 0:
         return "the aggregates are zero"
-    if subspace.rank >= problem.rounds:
+    if problem.rounds <= active_clients(problem, subspace):
         return (
             f"rank too low to recover: {problem.rounds} rounds for {subspace.num_clients} clients; "
             "more rounds than clients are needed"
