@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.affine import AffineSpace
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.windows import Windows
 
@@ -26,7 +27,11 @@ SAFETY = 100.0
 """The margin must exceed the angle's estimate by this factor."""
 LEAST_ANGLE = 1e-9
 """No space is trusted to be known better than this."""
+LEAST_MARGIN = 1e-2
+"""The search aims at |w_i| ≥ 1. Much less than this may be rounding, whatever v's own size."""
 CHECK_EVERY = 5
+PATIENCE = 40
+"""Iterations without a new proof after which the rest is taken to have none."""
 
 
 def unique(
@@ -37,64 +42,64 @@ def unique(
     `columns` (K, rounds) must lie in the space and have the counts of `windows`. True is a proof, provided
     that the space holds every client's column (see `verdict`); False says nothing.
     """
+    space = AffineSpace(windows, subspace)
+    signs = _Signs(columns, windows, lift=not space.cut)
     proved = np.zeros(len(columns), dtype=np.bool_)
     active = np.arange(len(columns))
-    U = subspace.basis.astype(np.float32)
-    signs = _Signs(columns, windows)
-    v: NDArray[np.float32] = np.zeros(columns.shape, dtype=np.float32)
-    ahead, momentum = v, 1.0
+    w = np.zeros(columns.shape, dtype=np.float32)
+    ahead, momentum, last_new = w, 1.0, 0
     for iteration in range(1, iterations + 1):
         short = signs.shortfall(ahead, active)
-        before, v = v, (ahead + short - (short @ U) @ U.T).astype(np.float32, copy=False)
+        before, w = w, np.asarray(ahead + short - (short @ space.B) @ space.B.T, dtype=np.float32)
         momentum, last = (1 + np.sqrt(1 + 4 * momentum**2)) / 2, momentum
-        ahead = v + np.float32((last - 1) / momentum) * (v - before)
-        if iteration % CHECK_EVERY and iteration < iterations:
+        ahead = w + np.float32((last - 1) / momentum) * (w - before)
+        if iteration % CHECK_EVERY:
             continue
-        right = signs.margin(v, active) > 0
+        right = signs.margin(w, active) > LEAST_MARGIN
         if right.any():
-            proved[active[right]] = _holds(v[right], active[right], signs, subspace)
+            proved[active[right]] = _holds(w[right], active[right], signs, space)
             settled = proved[active]
-            v, ahead, active = v[~settled], ahead[~settled], active[~settled]
-        if not len(active):
+            w, ahead, active = w[~settled], ahead[~settled], active[~settled]
+            last_new = iteration if settled.any() else last_new
+        if not len(active) or iteration - last_new >= PATIENCE:
             break
     return proved
 
 
 def _holds(
-    v: NDArray[np.float32], clients: NDArray[np.intp], signs: _Signs, subspace: Subspace
+    w: NDArray[np.float32], clients: NDArray[np.intp], signs: _Signs, space: AffineSpace
 ) -> NDArray[np.bool_]:
     """The proof itself, in double precision."""
-    U = subspace.basis
-    exact = v.astype(np.float64)
-    for _ in range(2):  # the second pass removes the rounding of the first
-        exact -= (exact @ U) @ U.T
-    allowed = SAFETY * max(subspace.angle, LEAST_ANGLE) * np.linalg.norm(exact, axis=1)
-    return np.asarray(signs.margin(exact, clients) > allowed)
+    v = space.orthogonal_part(w.astype(np.float64))
+    allowed = SAFETY * max(space.subspace.angle, LEAST_ANGLE) * np.linalg.norm(v, axis=1)
+    return np.asarray(signs.margin(v, clients, lift=True) > np.maximum(allowed, LEAST_MARGIN))
 
 
 class _Signs:
     """What w = v + y must look like: positive where the column is 0, negative where it is 1.
 
-    For a given v the best y puts the middle between a window's zeros and its ones at 0. `margin` is then
-    the least |w| with the right sign, and `shortfall` what each entry lacks to reach 1.
+    For a given v the best y puts the middle between a window's zeros and its ones at 0 (`lift`). `margin`
+    is the least |w| with the right sign, and `shortfall` what each entry lacks to reach 1.
     """
 
-    def __init__(self, columns: NDArray[np.uint8], windows: Windows) -> None:
+    def __init__(self, columns: NDArray[np.uint8], windows: Windows, *, lift: bool) -> None:
         self.sign = 1 - 2 * columns.astype(np.float32)
         self.free = np.isnan(windows.known())
-        self.windows = windows
+        self.windows, self.lift = windows, lift
         self.counted = ~np.isnan(windows.count) & (windows.sd == 0)
 
     def shortfall(self, v: NDArray[np.float32], clients: NDArray[np.intp]) -> NDArray[np.float32]:
         """(K, rounds) the change of v that would make every sign right with room to spare."""
         sign = self.sign[clients]
-        lacking = np.maximum(1 - sign * self._lifted(v, clients), 0) * sign
-        return np.where(self.free[clients], lacking, np.float32(0))
+        w = self._lifted(v, clients) if self.lift else v
+        return np.maximum(1 - sign * w, 0) * sign * self.free[clients]
 
-    def margin(self, v: NDArray[Any], clients: NDArray[np.intp]) -> NDArray[np.float64]:
+    def margin(
+        self, v: NDArray[Any], clients: NDArray[np.intp], *, lift: bool = False
+    ) -> NDArray[np.float64]:
         """(K,) the least entry of w in the direction that it should have."""
-        w = self._lifted(v, clients) * self.sign[clients]
-        return np.asarray(np.where(self.free[clients], w, np.inf).min(axis=1))
+        w = self._lifted(v, clients) if lift or self.lift else v
+        return np.asarray(np.where(self.free[clients], w * self.sign[clients], np.inf).min(axis=1))
 
     def _lifted(self, v: NDArray[Any], clients: NDArray[np.intp]) -> NDArray[Any]:
         sign, free, windows = self.sign[clients], self.free[clients], self.windows.of(clients)

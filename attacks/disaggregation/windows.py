@@ -105,7 +105,7 @@ class Windows:
         outside = np.full((len(values), 1), fill, dtype=values.dtype)
         padded = np.concatenate((values, outside), axis=1)
         if self.shared:
-            return padded[:, self._window_of_round[0]]
+            return np.asarray(np.take(padded, self._window_of_round[0], axis=1))
         return np.take_along_axis(padded, self._window_of_round, axis=1)
 
     def inside(self, values: NDArray[_Any], fill: float = 0) -> NDArray[_Any]:
@@ -113,7 +113,7 @@ class Windows:
         outside = np.full((len(values), 1), fill, dtype=values.dtype)
         padded = np.concatenate((values, outside), axis=1)
         if self.shared:
-            return padded[:, self.index[0]]
+            return np.asarray(np.take(padded, self.index[0], axis=1))
         flat = np.take_along_axis(padded, self.index.reshape(len(values), -1), axis=1)
         return flat.reshape(len(values), *self.index.shape[1:])
 

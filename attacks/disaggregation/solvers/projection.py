@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
+from attacks.disaggregation.affine import AffineSpace
 from attacks.disaggregation.binary import BinarySet
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import Columns
@@ -74,13 +75,14 @@ class _Search:
         known = ~np.isnan(rates)
         self.rate = float(np.clip(rates[known].mean(), 0.01, 0.99)) if known.any() else 0.5
         self.expected = np.where(known, rates, self.rate).astype(np.float32)
-        self.B, self.offset = affine_space(windows, subspace)
+        self.space = AffineSpace(windows, subspace)
+        self.B = self.space.B
         self.Bt = np.ascontiguousarray(self.B.T)
 
     def run(self, active: NDArray[np.intp], found: Candidates, progress: Progress) -> None:
         """Search for the columns of the `active` clients and put what turns up into `found`."""
         settings, total = self.settings, len(active)
-        X, offset, binary = self.start(active), self.offset[active], BinarySet(self.windows.of(active))
+        X, offset, binary = self.start(active), self.space.offsets(active), BinarySet(self.windows.of(active))
         project, cooling, last_new = self.Bt, 0, 0
         for iteration in range(1, settings.max_iterations + 1):
             Q = binary.nearest(X)
@@ -88,12 +90,13 @@ class _Search:
             X += settings.step * (R - Q)
             if iteration % CHECK_EVERY:
                 continue
-            distance = self.distance(Q, active)
+            distance = self.space.distance(Q, active)
             found.offer(active, Q, distance)
             done = distance < ZERO
             if done.any():
                 last_new = iteration
-                X, offset, active = X[~done], offset[~done], active[~done]
+                X, active = X[~done], active[~done]
+                offset = offset[~done] if len(offset) == len(done) else offset
                 binary = BinarySet(self.windows.of(active))
                 progress(total - len(active), total)
             if not len(active):
@@ -112,18 +115,11 @@ class _Search:
         noise = self.rng.random((len(clients), self.windows.rounds), dtype=np.float32)
         return self.expected[clients] + np.float32(0.1) * noise
 
-    def distance(self, Q: NDArray[np.float32], clients: NDArray[np.intp]) -> NDArray[np.float64]:
-        """(K,) squared distance of rows from the space."""
-        rest = Q - self.offset[clients]
-        inside = rest @ self.B
-        squares = (np.einsum("kr,kr->k", part, part, dtype=np.float64) for part in (rest, inside))
-        return np.asarray(np.subtract(*squares))
-
     def peel(
         self, clients: NDArray[np.intp], accepted: NDArray[np.uint8], weight: float
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The projection M Bᵀ and the offsets, given the accepted columns as soft measurements."""
-        offset = self.offset[clients]
+        offset = self.space.offsets(clients)
         if weight == 0 or not len(accepted):
             return self.Bt, offset
         rounds = self.windows.rounds
@@ -134,21 +130,3 @@ class _Search:
         project = np.asarray(M @ self.Bt, dtype=np.float32)
         overlap = self.expected[clients] @ P.T - offset @ P.T
         return project, offset + strength * ((overlap @ T) @ project)
-
-
-def affine_space(windows: Windows, subspace: Subspace) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """B (rounds, b) and O (K, rounds): client k's column lies in O_k + col B.
-
-    With complete exact counts over common windows, B spans {v in col U : C v = 0} and O_k is the point of
-    {p in col U : C p = c_k} with least norm; otherwise B = U and O = 0, and the counts act through the
-    binary columns alone.
-    """
-    U = subspace.basis
-    if not (windows.shared and windows.complete):
-        return U.astype(np.float32), np.zeros((windows.clients, windows.rounds), dtype=np.float32)
-    padded = np.concatenate((U, np.zeros((1, U.shape[1]))))
-    CU = padded[windows.index[0]].sum(axis=1)
-    left, size, right = np.linalg.svd(CU, full_matrices=True)
-    rank = int((size > size[0] * 1e-9).sum()) if len(size) else 0
-    offset = ((windows.count @ left[:, :rank]) / size[:rank]) @ (right[:rank] @ U.T)
-    return (U @ right[rank:].T).astype(np.float32), offset.astype(np.float32)
