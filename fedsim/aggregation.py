@@ -9,6 +9,7 @@ who was invited, because nothing hands it over.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import NoReturn
 
@@ -26,6 +27,8 @@ from fedsim.truth import TruthRecorder
 from fedsim.wrapper import StrategyWrapper
 
 _COHORT_NODE = 1
+_CONNECT_LIMIT_S = 300
+_POLL_S = 0.1
 
 
 class TrustedAggregation(StrategyWrapper):
@@ -93,7 +96,7 @@ class TrustedAggregation(StrategyWrapper):
 
 def discover(grid: Grid, *, clients: int) -> dict[int, int]:
     """Ask every node which client it is; node id → client, for exactly the clients 0..clients-1."""
-    question = [Message(RecordDict(), node, IDENTIFY) for node in sorted(grid.get_node_ids())]
+    question = [Message(RecordDict(), node, IDENTIFY) for node in _connected(grid, clients)]
     fleet = {
         reply.metadata.src_node_id: int(_checked(reply).content.metric_records["identity"]["client"])  # type: ignore[arg-type]
         for reply in grid.send_and_receive(question)
@@ -103,6 +106,16 @@ def discover(grid: Grid, *, clients: int) -> dict[int, int]:
             f"expected nodes for clients 0..{clients - 1}, got clients {sorted(fleet.values())}"
         )
     return fleet
+
+
+def _connected(grid: Grid, clients: int) -> list[int]:
+    """The nodes, once there are enough of them: engines other than inline connect them one by one."""
+    for _ in range(int(_CONNECT_LIMIT_S / _POLL_S)):
+        nodes = sorted(grid.get_node_ids())
+        if len(nodes) >= clients:
+            return nodes
+        time.sleep(_POLL_S)
+    raise RuntimeError(f"after {_CONNECT_LIMIT_S} s {len(nodes)} of {clients} nodes are connected")
 
 
 class ClientFailedError(RuntimeError):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fedsim.errors import UserError
+from scenarios.engine import Engine
 
 app = typer.Typer(
     help="Simulate federated learning, attack what its server sees, and measure what leaks.",
@@ -33,12 +33,6 @@ Set = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a summary.")]
 Scenario = Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or a name from the library.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a finished run.")]
-
-
-class Engine(StrEnum):
-    """Ways to run the federation."""
-
-    INLINE = "inline"
 
 
 @app.command()
@@ -60,12 +54,12 @@ def run(
     from scenarios.console import progress_bar
     from scenarios.run_directory import RunDirectory
     from scenarios.runner import run_scenario
-    from scenarios.simulate import World
+    from scenarios.world import World
 
     world = World.prepare(settings)
     directory = RunDirectory.create(out or Path("runs") / file.stem, replace=force)
     with progress_bar("training") as training, progress_bar("solving") as solving:
-        result = run_scenario(world, directory, training=training, solving=solving)
+        result = run_scenario(world, directory, engine=engine, training=training, solving=solving)
     _show(result, directory.report, as_json=as_json)
 
 

@@ -12,22 +12,29 @@ from fedsim.files import write_json, write_text
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
 from fedsim.truth import Truth
+from scenarios.engine import Engine
 from scenarios.report import render_report
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario
 from scenarios.scoring import score_disaggregation
-from scenarios.simulate import World, simulate
+from scenarios.simulate import simulate
+from scenarios.world import World
 
 Result = Mapping[str, Any]
 """Everything that `result.json` holds."""
 
 
 def run_scenario(
-    world: World, directory: RunDirectory, *, training: Progress = silent, solving: Progress = silent
+    world: World,
+    directory: RunDirectory,
+    *,
+    engine: Engine = Engine.INLINE,
+    training: Progress = silent,
+    solving: Progress = silent,
 ) -> Result:
     """Simulate, attack, score and report; every arrow after the simulation reads files only."""
     write_text(directory.scenario, world.scenario.to_toml())
-    simulation = simulate(world, directory, training)
+    simulation = simulate(world, directory, engine, training)
     honest = {
         "simulation": {"seconds": simulation.seconds, "rounds": world.scenario.federation.rounds},
         "training": {"test_accuracy": simulation.test_accuracy},

@@ -62,10 +62,19 @@ def load_scenario(file: Path, overrides: Iterable[str] = ()) -> Scenario:
         raise UserError(f"{file}: not a TOML file: {error}") from error
     for override in overrides:
         _apply(content, override)
+    return _checked(content, file)
+
+
+def parse_scenario(text: str) -> Scenario:
+    """The scenario whose `to_toml` gave this text."""
+    return _checked(tomllib.loads(text), "scenario")
+
+
+def _checked(content: dict[str, Any], source: Path | str) -> Scenario:
     try:
         return Scenario.model_validate(content)
     except ValidationError as error:
-        raise UserError(f"{file}: {_mistake(error, content)}") from error
+        raise UserError(f"{source}: {_mistake(error, content)}") from error
 
 
 def _apply(content: dict[str, Any], override: str) -> None:

@@ -42,7 +42,7 @@ def finished_run(tmp_path_factory):
     from scenarios.run_directory import RunDirectory
     from scenarios.runner import run_scenario
     from scenarios.scenario import load_scenario
-    from scenarios.simulate import World
+    from scenarios.world import World
 
     folder = tmp_path_factory.mktemp("finished")
     file = folder / "small.toml"

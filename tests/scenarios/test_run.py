@@ -14,7 +14,7 @@ from fedsim.truth import Truth
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import run_scenario, write_report
 from scenarios.scenario import find_scenario, load_scenario
-from scenarios.simulate import World
+from scenarios.world import World
 
 CONTRACT = {
     "disaggregation": (

@@ -1,0 +1,47 @@
+"""The two Flower apps of a scenario, the same for every engine."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from analytics.counters import answer_count_queries, counting_mod
+from fedsim.client import build_client_app
+from scenarios.scenario import parse_scenario
+from scenarios.world import World
+
+
+def client_app(world: World) -> ClientApp:
+    """The devices' app: trains, says who it is, counts its participations and answers for them."""
+    app = build_client_app(
+        data=world.data,
+        owned=world.owned,
+        model=world.scenario.model,
+        settings=world.scenario.clients,
+        seed=world.scenario.seed,
+        mods=[counting_mod],
+    )
+    answer_count_queries(app)
+    return app
+
+
+class PortableClientApp(ClientApp):
+    """The same app, as light as the text of its scenario: it builds its world where it first runs.
+
+    For engines that send the app to other processes, which a world full of images is too heavy for.
+    """
+
+    def __init__(self, scenario: str) -> None:
+        super().__init__()
+        self._scenario = scenario
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Answer a message, as the app of this process's world would."""
+        return _app_in_this_process(self._scenario)(message, context)
+
+
+@lru_cache(maxsize=1)
+def _app_in_this_process(scenario: str) -> ClientApp:
+    return client_app(World.prepare(parse_scenario(scenario)))

@@ -1,0 +1,48 @@
+"""A scenario made real: its images, who owns them, who is invited when, and the first model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsim.data import ImageData, partition_iid
+from fedsim.seeds import Stage, stream
+from fedsim.training import FlatModel, initial_model
+from scenarios.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class World:
+    """What the apps of a federation are built from; every mistake that data can reveal shows up here.
+
+    `owned` (clients, dataset_size) and `schedule` (rounds, clients) say whose images are whose and who is
+    invited when; `model` starts with the parameters of round 0. The same scenario gives the same world in
+    every process, and making one writes nothing.
+    """
+
+    scenario: Scenario
+    data: ImageData
+    owned: NDArray[np.int64]
+    schedule: NDArray[np.bool_]
+    model: FlatModel
+
+    @classmethod
+    def prepare(cls, scenario: Scenario) -> World:
+        """Load the data, deal it out, draw the schedule and the first model."""
+        seed, federation = scenario.seed, scenario.federation
+        data = scenario.data.load(seed)
+        owned = partition_iid(
+            len(data.train_labels),
+            federation.clients,
+            scenario.clients.dataset_size,
+            stream(seed, Stage.PARTITION),
+        )
+        schedule = federation.participation.draw(
+            federation.rounds, federation.clients, stream(seed, Stage.SCHEDULE)
+        )
+        model = initial_model(
+            scenario.model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL)
+        )
+        return cls(scenario, data, owned, schedule, FlatModel(model))
