@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.attribution import attribute
 from attacks.disaggregation.certificate import unique
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.subspace import Subspace
+from attacks.disaggregation.windows import Windows
 
 NEAR = 1e-3
 """Distance from an exact space, beyond its own angle, at which a column of norm 1 still counts as inside."""
@@ -47,9 +49,10 @@ class Candidates:
         self, clients: NDArray[np.intp], columns: NDArray[np.generic], distance: NDArray[np.float64]
     ) -> None:
         """Keep those of the rows that are nearer than what their clients have."""
-        better = distance < self.distance[clients]
-        self.columns[clients[better]] = columns[better]
-        self.distance[clients[better]] = distance[better]
+        order = np.argsort(-distance, kind="stable")  # a client may have several rows: its nearest comes last
+        order = order[distance[order] < self.distance[clients[order]]]
+        self.columns[clients[order]] = columns[order]
+        self.distance[clients[order]] = distance[order]
 
 
 def determined(problem: DisaggregationProblem) -> NDArray[np.bool_]:
@@ -95,26 +98,53 @@ def judge(problem: DisaggregationProblem, subspace: Subspace, found: Candidates,
     fixed = determined(problem)
     columns[fixed] = windows.known()[fixed].astype(np.uint8)
     verdict = _Verdict(np.full(K, Outcome.UNRESOLVED, dtype="<U10"), np.zeros(K), found.reason.copy())
-    rows = np.flatnonzero((columns != UNKNOWN).all(axis=1) & ~fixed)
-    rows = rows[windows.of(rows).meet(columns[rows])]
+    # A column of zeros lies in every space: only counts can speak for it.
+    rows = np.flatnonzero((columns != UNKNOWN).all(axis=1) & (columns == 1).any(axis=1) & ~fixed)
     residual = subspace.residual(columns[rows].astype(np.float64))
     if subspace.exact:
-        tolerance = (NEAR + 10 * subspace.angle) ** 2 * columns[rows].sum(axis=1, dtype=np.int64)
-        rows = rows[residual <= tolerance]
-        verdict.give(rows, Outcome.CONSISTENT, 0.99)
-        # Rank A = number of clients that can have taken part: then col A = col P holds every column.
-        if subspace.rank == active_clients(problem, subspace):
-            open_ = rows[~found.proved[rows]]
-            verdict.give(rows[found.proved[rows]], Outcome.PROVED, 1.0)
-            verdict.give(open_[unique(columns[open_], windows.of(open_), subspace)], Outcome.PROVED, 1.0)
+        size = columns[rows].sum(axis=1, dtype=np.int64)
+        near = residual <= (NEAR + 10 * subspace.angle) ** 2 * size
+        outcome, belief = (Outcome.CONSISTENT if windows.exact else Outcome.LIKELY), np.full(len(rows), 0.99)
     else:
         ratio = residual / expected_residual(problem, subspace)[rows]
-        verdict.give(rows[ratio < CLEAR], Outcome.LIKELY, 1 - ratio[ratio < CLEAR])
+        near, outcome, belief = ratio < CLEAR, Outcome.LIKELY, 1 - ratio
+    rows, belief = rows[near], belief[near]
+    if not windows.complete:
+        rows, belief = _attributed(windows, columns, rows, belief)
+    met = windows.of(rows).meet(columns[rows])
+    rows, belief = rows[met], belief[met]
+    verdict.give(rows, outcome, belief)
+    # Rank A = number of clients that can have taken part: then col A = col P holds every column.
+    if subspace.exact and windows.exact and subspace.rank == active_clients(problem, subspace):
+        proved = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)
+        proved[~proved] = unique(columns[rows[~proved]], windows.of(rows[~proved]), subspace)
+        verdict.give(rows[proved], Outcome.PROVED, 1.0)
     verdict.give(np.flatnonzero(fixed), Outcome.PROVED, 1.0)
     _settle_duplicates(problem, subspace, columns, verdict)
     unresolved = verdict.outcome == Outcome.UNRESOLVED
     verdict.reason[unresolved & (verdict.reason == "")] = _why(problem, subspace)
     return Columns(columns.T, verdict.outcome, verdict.confidence, verdict.reason.astype(np.str_), solver)
+
+
+def _attributed(
+    windows: Windows, columns: NDArray[np.uint8], rows: NDArray[np.intp], belief: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Rows and beliefs after every client was given the column that fits it best, in place.
+
+    A column that was found for one client may be another's. Copies of one column stay with the clients
+    that have them: whether they are a group is for `_settle_duplicates` to say.
+    """
+    distinct, first, place = np.unique(columns[rows], axis=0, return_index=True, return_inverse=True)
+    whose = attribute(windows, distinct)
+    took = np.flatnonzero(whose.column >= 0)
+    copies = rows[np.isin(rows, took, invert=True)]
+    shared = np.bincount(place, minlength=len(distinct))[place] > 1
+    copies = rows[shared & np.isin(rows, copies)]
+    beliefs = np.concatenate(
+        (belief[first[whose.column[took]]] * whose.confidence[took], np.full(len(copies), 0.5))
+    )
+    columns[took] = distinct[whose.column[took]]
+    return np.concatenate((took, copies)), beliefs
 
 
 @dataclass(eq=False)

@@ -128,9 +128,19 @@ class Windows:
         return window[:, : self.rounds]
 
     def rates(self) -> NDArray[np.float64]:
-        """(K, rounds) the chance of taking part that the counts suggest; NaN where nothing is known."""
-        with np.errstate(invalid="ignore"):
-            return self.spread(np.clip(self.count / self.lengths, 0, 1))
+        """(K, rounds) the chance of taking part that the counts suggest; NaN where nothing is known.
+
+        Noisy counts are drawn towards the overall rate by as much as their error explains of their spread.
+        """
+        lengths = np.broadcast_to(self.lengths, self.count.shape)
+        known = ~np.isnan(self.count)
+        if not known.any():
+            return self.spread(self.count)
+        mean = float(np.clip(self.count[known].sum() / lengths[known].sum(), 0, 1))
+        spread = lengths * mean * (1 - mean) + np.finfo(np.float64).tiny
+        trust = np.where(self.sd > 0, spread / (spread + self.sd**2), 1.0)
+        rates = mean + trust * (self.count / np.maximum(lengths, 1) - mean)
+        return self.spread(np.clip(rates, 0, 1))
 
     def known(self) -> NDArray[np.float64]:
         """(K, rounds) entries that the exact counts fix: 0 or 1; NaN elsewhere."""
