@@ -11,8 +11,9 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
+import click
 import typer
 
 from fedsim.errors import UserError
@@ -23,7 +24,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
 
 Set = Annotated[
@@ -32,7 +32,7 @@ Set = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a summary.")]
 Scenario = Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or a name from the library.")]
-RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a finished run.")]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR")]
 
 
 @app.command()
@@ -45,21 +45,26 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a scenario end to end: simulate, attack, score, report."""
+    """Run a scenario end to end: simulate, attack, score, report.
+
+    SCENARIO is a TOML file, or the name of one in the library (see `fedsim list`).
+    """
     from scenarios.scenario import find_scenario, load_scenario
 
     file = find_scenario(scenario)
     settings = load_scenario(file, overrides or ())
 
-    from scenarios.console import progress_bar
+    from scenarios.console import progress_bars
     from scenarios.run_directory import RunDirectory
     from scenarios.runner import run_scenario
     from scenarios.world import World
 
     world = World.prepare(settings)
     directory = RunDirectory.create(out or Path("runs") / file.stem, replace=force)
-    with progress_bar("training") as training, progress_bar("solving") as solving:
-        result = run_scenario(world, directory, engine=engine, training=training, solving=solving)
+    with progress_bars() as bar:
+        result = run_scenario(
+            world, directory, engine=engine, training=bar("training"), solving=bar("solving")
+        )
     _show(result, directory.report, as_json=as_json)
 
 
@@ -72,14 +77,14 @@ def attack(run_dir: RunDir, overrides: Set = None, as_json: Json = False) -> Non
         if not override.startswith("attack."):
             raise UserError(f"--set {override}: only attack.* can change after the training")
 
-    from scenarios.console import progress_bar
+    from scenarios.console import progress_bars
     from scenarios.run_directory import RunDirectory
     from scenarios.runner import attack_run, honest_part
 
     directory = RunDirectory.open(run_dir)
     settings = load_scenario(directory.scenario, overrides or ())
-    with progress_bar("solving") as solving:
-        result = attack_run(settings, directory, honest_part(directory), solving=solving)
+    with progress_bars() as bar:
+        result = attack_run(settings, directory, honest_part(directory), solving=bar("solving"))
     _show(result, directory.report, as_json=as_json)
 
 
@@ -140,7 +145,18 @@ def _tally(outcomes: Mapping[str, int]) -> str:
 def main() -> None:
     """The entry point: turns a user's mistake into one line and exit status 2."""
     try:
-        app()
-    except UserError as error:
-        typer.echo(f"fedsim: {error}", err=True)
+        sys.exit(app(standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
         sys.exit(2)
+    except click.ClickException as error:
+        _fail(error.format_message(), status=2)
+    except UserError as error:
+        _fail(str(error), status=2)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("interrupted", status=130)
+
+
+def _fail(message: str, *, status: int) -> NoReturn:
+    typer.echo(f"fedsim: {message}", err=True)
+    sys.exit(status)

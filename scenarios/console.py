@@ -1,29 +1,49 @@
-"""What a person at a terminal sees: progress bars, a summary, and one line for a mistake."""
+"""What a person at a terminal sees while work is under way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bars
 
 from fedsim.progress import Progress
 
-STDERR = Console(stderr=True, highlight=False, soft_wrap=True)
-
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Progress]:
-    """A bar on stderr while the block runs; silent when nobody watches a terminal."""
+def progress_bars() -> Iterator[Callable[[str], Progress]]:
+    """Yields a maker of labelled bars on stderr; silent when nobody watches a terminal.
+
+    A bar appears with its first step, so that work to come does not look like work that hangs.
+    """
+    console = Console(stderr=True)
     columns = (
-        TextColumn(f"{label:<12}"),
+        TextColumn("{task.description:<10}"),
         BarColumn(),
         MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Bars(*columns, console=STDERR, disable=not STDERR.is_terminal) as bars:
-        task = bars.add_task(label, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+
+        def bar(label: str) -> Progress:
+            task = bars.add_task(label, total=None, visible=False, start=False)
+
+            def advance(done: int, total: int) -> None:
+                if not bars.tasks[task].started:
+                    bars.start_task(task)
+                bars.update(task, completed=done, total=total, visible=True)
+
+            return advance
+
+        yield bar
