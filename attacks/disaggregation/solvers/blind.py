@@ -1,0 +1,165 @@
+"""Columns with no counts at all: what the sums alone give away.
+
+Without noise: `reflections` finds the binary columns of the space and `generators` tells single clients'
+columns from sums of several. With noise: `independence` finds soft columns and `decoding` the entries, with
+their probabilities. Neither knows a client's name; counts, if there are any, only say which column is whose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PositiveFloat, PositiveInt
+
+from attacks.disaggregation.attribution import attribute
+from attacks.disaggregation.coordinates import standardised_gram
+from attacks.disaggregation.decoding import decode
+from attacks.disaggregation.generators import generators, suspects
+from attacks.disaggregation.independence import LEVEL, independent_columns, one_level, split_in_two
+from attacks.disaggregation.problem import DisaggregationProblem
+from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
+from attacks.disaggregation.reflections import ReflectionSearch
+from attacks.disaggregation.subspace import Subspace
+from attacks.disaggregation.verdict import Candidates, judge, out_of_reach
+from fedsim.progress import Progress, silent
+from fedsim.settings import Settings
+
+ANY_RATE = (0.03, 0.1, 0.3)
+"""Where the search begins when the cohort sizes do not tell the rate."""
+SECOND_LOOK = 300
+"""Iterations in the span of unusually busy columns, to see whether they are sums of rarer ones."""
+BUSY = 1.4
+"""A column is unusually busy if it has this many times the ones of the middle column."""
+SURE = 0.99
+"""Confidence in a column that lies in the space exactly and can be no sum of others'."""
+DOUBTFUL = 0.9
+"""Confidence in a column that is exactly in the space but could have been told apart from a sum only by
+its being rarer."""
+ROTATIONS = 400
+"""Steps of the independent component analysis; it settles in tens of them or, with too few rounds, never."""
+LEAST_CONFIDENCE = 0.5
+"""A column that is more likely wrong than right is shown, but not stood by."""
+ENTRY_ERROR = 0.5
+"""Standard deviation of the counts of a column found under noise: an entry may be wrong here and there."""
+NO_COLUMN_LEFT = (
+    "no column is left for this client: it never took part, always with another, or was not found"
+)
+HIDDEN = "the noise hides the column"
+
+
+class Blind(Settings):
+    """Sums, and cohort sizes if the server has them; the clients' columns in any order.
+
+    Without noise `starts` is the number of points that search side by side, `step` the relaxation of their
+    reflections, and `max_iterations` bounds the work; what is found lies in the space exactly, and is
+    `consistent`. With noise, columns are `likely` with the probability that all their entries are right.
+    """
+
+    name: Literal["blind"] = "blind"
+    starts: PositiveInt = 64
+    step: PositiveFloat = 0.3
+    max_iterations: PositiveInt = 20_000
+
+    def solve(
+        self,
+        problem: DisaggregationProblem,
+        subspace: Subspace,
+        *,
+        rng: np.random.Generator,
+        progress: Progress = silent,
+    ) -> Columns:
+        """A column and an outcome for every client; without counts, in no particular order."""
+        if problem.counts is None:
+            problem = replace(problem, num_clients=subspace.num_clients)
+        if out_of_reach(problem, subspace).all():
+            return judge(problem, subspace, Candidates.none(problem), solver=self.name)
+        if subspace.exact:
+            return self._exact(problem, subspace, rng, progress)
+        return self._noisy(problem, subspace, rng)
+
+    def _exact(
+        self,
+        problem: DisaggregationProblem,
+        subspace: Subspace,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Columns:
+        rate, total = _rate(problem, subspace), _total(problem)
+        rates = np.array(ANY_RATE if rate is None else (rate,))
+        every = self._search(subspace.basis, rates, rng).run(self.max_iterations, progress=progress)
+        columns = generators(every, total=total)
+        size = columns.sum(axis=1, dtype=np.int64)
+        busy = columns[size > BUSY * np.median(size)] if len(size) else columns
+        if len(busy) > 1:
+            basis = np.linalg.qr(busy.T.astype(np.float64))[0]
+            rarer = self._search(basis, busy.mean(axis=1) / 2, rng).run(SECOND_LOOK, whole=True)
+            columns = generators(np.concatenate((columns, rarer)), total=total)
+        if problem.counts is None:
+            doubtful = suspects(columns, total=total if len(columns) == subspace.rank else None)
+            belief = np.where(doubtful, DOUBTFUL, SURE)
+            return self._columns(problem, columns, belief, Outcome.CONSISTENT, NO_COLUMN_LEFT)
+        whose = attribute(problem.windows, columns).column
+        named = np.flatnonzero(whose >= 0)
+        found = Candidates.none(problem)
+        found.offer(named, columns[whose[named]], np.zeros(len(named)))
+        return judge(problem, subspace, found, solver=self.name)
+
+    def _search(
+        self, basis: NDArray[np.float64], rates: NDArray[np.float64], rng: np.random.Generator
+    ) -> ReflectionSearch:
+        return ReflectionSearch(basis, rates, starts=self.starts, step=self.step, rng=rng)
+
+    def _noisy(self, problem: DisaggregationProblem, subspace: Subspace, rng: np.random.Generator) -> Columns:
+        gram = standardised_gram(problem.aggregates)
+        basis = np.linalg.eigh(gram)[1][:, -subspace.rank :]
+        rate = _rate(problem, subspace)
+        level = LEVEL if rate is None else one_level(rate)
+        soft = independent_columns(basis, level=level, max_iterations=ROTATIONS, rng=rng)
+        decoded = decode(gram, split_in_two(soft))
+        columns, first = np.unique(decoded.columns.T, axis=0, return_index=True)
+        belief = decoded.confidence[first]
+        surest = np.argsort(-belief, kind="stable")
+        return self._columns(problem, columns[surest], belief[surest], Outcome.LIKELY, HIDDEN)
+
+    def _columns(
+        self,
+        problem: DisaggregationProblem,
+        columns: NDArray[np.uint8],
+        belief: NDArray[np.float64],
+        outcome: Outcome,
+        otherwise: str,
+    ) -> Columns:
+        """The rows of `columns` given to clients: as they come, or by the counts if there are any."""
+        K = len(problem.clients)
+        whose, sure = np.arange(K), np.ones(K)
+        whose[len(columns) :] = -1
+        if problem.counts is not None:
+            windows = problem.windows
+            attribution = attribute(replace(windows, sd=np.hypot(windows.sd, ENTRY_ERROR)), columns)
+            whose, sure = attribution.column, attribution.confidence
+        named = np.flatnonzero(whose >= 0)
+        participation = np.full((problem.rounds, K), UNKNOWN, dtype=np.uint8)
+        participation[:, named] = columns[whose[named]].T
+        confidence = np.zeros(K)
+        confidence[named] = belief[whose[named]] * sure[named]
+        resolved = confidence >= LEAST_CONFIDENCE
+        return Columns(
+            participation,
+            np.where(resolved, outcome, Outcome.UNRESOLVED),
+            confidence,
+            np.where(resolved, "", otherwise),
+            self.name,
+        )
+
+
+def _rate(problem: DisaggregationProblem, subspace: Subspace) -> float | None:
+    """How often a client takes part on average, if the server's cohort sizes tell."""
+    total = _total(problem)
+    return None if total is None else float(np.clip(total.mean() / subspace.num_clients, 1e-3, 0.999))
+
+
+def _total(problem: DisaggregationProblem) -> NDArray[np.int64] | None:
+    return None if problem.cohort_sizes is None else np.asarray(problem.cohort_sizes, dtype=np.int64)
