@@ -33,7 +33,10 @@ def disaggregate(
     subspace = find_subspace(problem, rng=space_rng)
     columns = chosen.solve(problem, subspace, rng=solver_rng, progress=progress)
     resolved = columns.outcome != Outcome.UNRESOLVED
-    updates = least_squares(problem.aggregates, columns.participation, problem.windows.rates(), resolved)
+    averages = (
+        np.full(columns.participation.T.shape, np.nan) if problem.counts is None else problem.windows.rates()
+    )
+    updates = least_squares(problem.aggregates, columns.participation, averages, resolved)
     clients = problem.clients if problem.counts is not None else np.arange(columns.participation.shape[1])
     return Recovery(
         clients=clients,
