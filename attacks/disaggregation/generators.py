@@ -43,7 +43,7 @@ def _taken_apart(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
     The span stays the same: by induction on their size, the columns subtracted are in it.
     """
     columns = columns[columns.any(axis=1)]
-    while True:
+    while len(columns):
         columns = np.unique(columns, axis=0)
         floats = columns.astype(np.float32)
         size = floats.sum(axis=1)
@@ -52,10 +52,11 @@ def _taken_apart(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
         largest = np.where(inside, size[None, :], 0).argmax(axis=1)
         divisible = inside.any(axis=1)
         if not divisible.any():
-            return columns
+            break
         apart = columns.copy()
         apart[divisible] -= columns[largest[divisible]]
         columns = apart
+    return columns
 
 
 def _rarest_independent(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -110,6 +110,15 @@ def test_pure_noise_is_unresolved():
     assert (recovery.reason != "").all()
 
 
+def test_a_search_that_finds_nothing_is_unresolved():
+    problem = DisaggregationProblem(
+        sums(participation(9, clients=64, rounds=80, rate=0.5)), None, num_clients=64
+    )
+    recovery = disaggregate(problem, Blind(max_iterations=20), rng=np.random.default_rng(0))
+    assert (recovery.outcome == Outcome.UNRESOLVED).all()
+    assert np.isnan(recovery.updates).all()
+
+
 def test_fewer_rounds_than_clients_is_unresolved():
     recovery = solve(sums(participation(10, clients=12, rounds=10, rate=0.5)), num_clients=12)
     assert (recovery.outcome == Outcome.UNRESOLVED).all()
