@@ -73,7 +73,7 @@ class TrustedAggregation(StrategyWrapper):
         assert self._instruction is not None, "a round is configured before it is aggregated"
         by_client = {self._fleet[reply.metadata.src_node_id]: _checked(reply) for reply in replies}
         updates = {client: record_vector(by_client[client]) for client in sorted(by_client)}
-        self._truth.record(server_round - 1, updates)
+        self._truth.record(server_round - 1, updates.keys())
         if updates:
             total = self._aggregation.sum(list(updates.values()))
         else:

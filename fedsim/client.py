@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from numpy.typing import NDArray
 
 from fedsim.data import ImageData
+from fedsim.diary import answer_diary_queries, diary_mod
 from fedsim.federation import ClientSettings
-from fedsim.flower import WEIGHT, client_number, record_vector, vector_record
+from fedsim.flower import WEIGHT, client_number, record_vector, round_number, vector_record
 from fedsim.models import Model
 from fedsim.seeds import Stage, stream
 from fedsim.training import FlatModel, as_input, initial_model, local_update
@@ -34,6 +35,7 @@ def build_client_app(
     """The app that every device runs; `owned` (clients, dataset_size) says whose images are whose.
 
     On `train` a device answers with its update (`arrays`) and the number of images it used (`metrics`).
+    Its diary stands next to the training, inside all `mods`, and so holds the update as it was made.
     Its batches depend on the seed, its number and the round alone, so any engine gets the same update.
     """
     # The networks are small: one thread is fastest, and sums come out the same on every machine.
@@ -41,13 +43,12 @@ def build_client_app(
     images, labels = as_input(data.train_images), torch.from_numpy(data.train_labels)
     shape, classes = data.image_shape, len(data.class_names)
     scratch = FlatModel(initial_model(model, shape, classes, stream(seed, Stage.MODEL)))
-    app = ClientApp(mods=list(mods))
+    app = ClientApp(mods=[*mods, diary_mod])
+    answer_diary_queries(app)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        config = message.content["config"]
-        assert isinstance(config, ConfigRecord)
-        client, server_round = client_number(context), int(config["server-round"])  # type: ignore[arg-type]
+        client, server_round = client_number(context), round_number(message)
         mine = torch.from_numpy(owned[client])
         update = local_update(
             scratch,

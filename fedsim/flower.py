@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 # Flower reports usage over the network unless told not to, and reads this when it is imported.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
 from flwr.supercore.task_identity import TaskIdentity
 
 PARAMETERS = "parameters"
@@ -42,6 +42,13 @@ def enter_local_task() -> None:
 def client_number(context: Context) -> int:
     """The number of the client that runs in this context: its partition of the data."""
     return int(context.node_config["partition-id"])
+
+
+def round_number(message: Message) -> int:
+    """The round, counted from 1, that a message to a device belongs to."""
+    config = message.content["config"]
+    assert isinstance(config, ConfigRecord)
+    return int(config["server-round"])  # type: ignore[arg-type]
 
 
 def vector_record(vector: NDArray[np.float32]) -> ArrayRecord:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsim.files import write_npy
+
+if TYPE_CHECKING:
+    from fedsim.diary import Diary
 
 
 @dataclass(frozen=True)
@@ -40,20 +44,26 @@ class Truth:
 
 
 class TruthRecorder:
-    """Listens to the trusted aggregation, round by round."""
+    """Learns from the trusted aggregation whose updates are in which sum, and the rest from the devices."""
 
     def __init__(self, rounds: int, clients: int, dim: int) -> None:
         self._participation = np.zeros((rounds, clients), dtype=np.uint8)
-        self._sums = np.zeros((clients, dim), dtype=np.float32)
+        self._dim = dim
 
-    def record(self, round_index: int, updates: Mapping[int, NDArray[np.float32]]) -> None:
+    def record(self, round_index: int, clients: Iterable[int]) -> None:
         """Note whose updates went into a round's sum."""
-        for client, update in updates.items():
-            self._participation[round_index, client] = 1
-            self._sums[client] += update
+        self._participation[round_index, list(clients)] = 1
 
-    def truth(self) -> Truth:
-        """Everything noted so far."""
-        rounds_of = self._participation.sum(axis=0, dtype=np.float32)[:, None]
-        means = np.divide(self._sums, rounds_of, out=np.full_like(self._sums, np.nan), where=rounds_of > 0)
-        return Truth(self._participation, means)
+    def truth(self, diaries: Iterable[Diary]) -> Truth:
+        """The whole truth, once every device has handed in its diary."""
+        rounds_of = self._participation.sum(axis=0, dtype=np.int64)
+        updates = np.full((len(rounds_of), self._dim), np.nan, dtype=np.float32)
+        for diary in diaries:
+            summed = int(rounds_of[diary.client])
+            if diary.rounds != summed:
+                raise RuntimeError(
+                    f"client {diary.client} sent {diary.rounds} updates, the sums hold {summed}"
+                )
+            if diary.total is not None and diary.rounds:
+                updates[diary.client] = diary.total / np.float32(diary.rounds)
+        return Truth(self._participation, updates)

@@ -12,6 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 from analytics.collection import CountCollector
 from attacks.observing import ObservingStrategy
 from fedsim.aggregation import TrustedAggregation
+from fedsim.diary import read_diaries
 from fedsim.flower import parameters_of, vector_record
 from fedsim.progress import Progress, silent
 from fedsim.records import TranscriptWriter
@@ -60,11 +61,11 @@ def simulate(
             collector.start(
                 grid, vector_record(world.model.read()), num_rounds=federation.rounds, evaluate_fn=on_round
             )
+            truth.truth(read_diaries(grid)).save(directory.truth)
 
         engine.run(server_app, world)
 
     collector.report().write_csv(directory.counts)
-    truth.truth().save(directory.truth)
     seconds = time.perf_counter() - started
     return Simulation(seconds, _test_accuracy(world))
 

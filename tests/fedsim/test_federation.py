@@ -7,6 +7,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from fedsim.aggregation import ClientFailedError, TrustedAggregation
+from fedsim.diary import Diary, answer_diary_queries, diary_mod, read_diaries
 from fedsim.engines.inline import InlineGrid
 from fedsim.flower import COHORT_SIZE, WEIGHT, client_number, enter_local_task, record_vector, vector_record
 from fedsim.server import server_strategy
@@ -25,7 +26,8 @@ def own_update(client):
 @pytest.fixture
 def client_app():
     """Devices whose update is known beforehand."""
-    app = ClientApp()
+    app = ClientApp(mods=[diary_mod])
+    answer_diary_queries(app)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -67,8 +69,9 @@ def run(client_app):
         truth = TruthRecorder(len(SCHEDULE), CLIENTS, DIM)
         trusted = TrustedAggregation(spy, schedule=SCHEDULE, aggregation=Ideal(), truth=truth)
         initial = vector_record(np.zeros(DIM, dtype=np.float32))
-        result = trusted.start(InlineGrid(app, CLIENTS), initial, num_rounds=len(SCHEDULE))
-        return spy, truth.truth(), result
+        grid = InlineGrid(app, CLIENTS)
+        result = trusted.start(grid, initial, num_rounds=len(SCHEDULE))
+        return spy, truth.truth(read_diaries(grid)), result
 
     return start
 
@@ -111,8 +114,17 @@ def test_a_fixed_model_stays_and_an_updated_one_follows_the_mean(run):
 
 def test_a_client_that_never_takes_part_has_no_update():
     recorder = TruthRecorder(2, 2, DIM)
-    recorder.record(0, {1: own_update(1)})
-    assert np.isnan(recorder.truth().updates[0]).all()
+    recorder.record(0, [1])
+    truth = recorder.truth([Diary(0, 0, None), Diary(1, 1, own_update(1))])
+    assert np.isnan(truth.updates[0]).all()
+    np.testing.assert_array_equal(truth.updates[1], own_update(1))
+
+
+def test_a_diary_that_disagrees_with_the_sums_is_a_fault():
+    recorder = TruthRecorder(2, 1, DIM)
+    recorder.record(0, [0])
+    with pytest.raises(RuntimeError, match="client 0 sent 2 updates, the sums hold 1"):
+        recorder.truth([Diary(0, 2, own_update(0))])
 
 
 def test_an_error_reply_is_not_an_empty_round(run, client_app):

@@ -1,0 +1,112 @@
+"""The device's diary: what a simulated device really sent, kept where no server looks.
+
+The truth cannot come from the server's side, because under masking no update ever reaches it. So every
+device keeps the sum of its own updates in its Flower context, and the simulator, which no real
+federation has, reads the diaries once the run is over. A device cannot know whether its latest update
+made it into a sum; the simulator tells it to strike out those that did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from fedsim.flower import client_number, parameters_of, round_number, vector_record
+
+_READ, _STRIKE = "read_diary", "strike_diary"
+_TOTAL, _LATEST, _NOTES = "diary-total", "diary-latest", "diary-notes"
+_NO_ROUND = 0
+"""Flower counts rounds from 1."""
+
+
+@dataclass(frozen=True)
+class Diary:
+    """`total` (dim,) float32 is the sum of the client's updates over `rounds` rounds; None for no round."""
+
+    client: int
+    rounds: int
+    total: NDArray[np.float32] | None
+
+
+def diary_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """A client mod, innermost of all: note the update that a round of training gave."""
+    reply = call_next(message, context)
+    if message.metadata.message_type == "train" and not reply.has_error():
+        _settle(context)
+        context.state[_LATEST] = reply.content.array_records["arrays"]
+        _note(context, latest_round=round_number(message))
+    return reply
+
+
+def answer_diary_queries(app: ClientApp) -> None:
+    """Teach an app to strike out its latest entry, and to hand out its diary."""
+
+    @app.query(_STRIKE)
+    def strike(message: Message, context: Context) -> Message:
+        if _notes(context)["latest-round"] == message.content.metric_records["strike"]["round"]:
+            _note(context, latest_round=_NO_ROUND)
+        return Message(RecordDict(), reply_to=message)
+
+    @app.query(_READ)
+    def read(message: Message, context: Context) -> Message:
+        _settle(context)
+        notes = MetricRecord({"client": client_number(context), "rounds": _notes(context)["rounds"]})
+        content = RecordDict({"notes": notes})
+        if _TOTAL in context.state:
+            content["total"] = context.state.array_records[_TOTAL]
+        return Message(content, reply_to=message)
+
+
+def strike_out(grid: Grid, server_round: int, nodes: Iterable[int]) -> None:
+    """Tell devices that their update of this round is part of no sum."""
+    content = RecordDict({"strike": MetricRecord({"round": server_round})})
+    for reply in grid.send_and_receive([Message(content, node, f"query.{_STRIKE}") for node in nodes]):
+        _answered(reply)
+
+
+def read_diaries(grid: Grid) -> list[Diary]:
+    """Every device's diary, in no particular order."""
+    questions = [Message(RecordDict(), node, f"query.{_READ}") for node in grid.get_node_ids()]
+    return [_diary(_answered(reply)) for reply in grid.send_and_receive(questions)]
+
+
+def _diary(content: RecordDict) -> Diary:
+    notes = content.metric_records["notes"]
+    total = parameters_of(content["total"]) if "total" in content else None
+    return Diary(int(notes["client"]), int(notes["rounds"]), total)  # type: ignore[arg-type]
+
+
+def _answered(reply: Message) -> RecordDict:
+    if reply.has_error():
+        raise RuntimeError(f"node {reply.metadata.src_node_id} has no diary: {reply.error.reason}")
+    return reply.content
+
+
+def _settle(context: Context) -> None:
+    """Add the latest update to the total: nobody has struck it out."""
+    notes = _notes(context)
+    if notes["latest-round"] == _NO_ROUND:
+        return
+    latest = parameters_of(context.state[_LATEST])
+    before = context.state.array_records.get(_TOTAL, ArrayRecord())
+    total = parameters_of(before) if before else np.zeros_like(latest)
+    context.state[_TOTAL] = vector_record(total + latest)
+    _note(context, latest_round=_NO_ROUND, rounds=notes["rounds"] + 1)
+
+
+def _notes(context: Context) -> dict[str, int]:
+    if _NOTES not in context.state:
+        return {"latest-round": _NO_ROUND, "rounds": 0}
+    return {key: int(value) for key, value in context.state.metric_records[_NOTES].items()}  # type: ignore[arg-type]
+
+
+def _note(context: Context, *, latest_round: int, rounds: int | None = None) -> None:
+    kept = _notes(context)["rounds"] if rounds is None else rounds
+    context.state[_NOTES] = MetricRecord({"latest-round": latest_round, "rounds": kept})
