@@ -21,7 +21,10 @@ from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
 from fedsim.client import IDENTIFY
-from fedsim.flower import COHORT_SIZE, WEIGHT, record_vector, vector_record
+from fedsim.diary import strike_out
+from fedsim.flower import COHORT_SIZE, WEIGHT, vector_record
+from fedsim.replies import delivered
+from fedsim.rounds import Invitation, SummingRound
 from fedsim.summation import Aggregation
 from fedsim.truth import TruthRecorder
 from fedsim.wrapper import StrategyWrapper
@@ -34,8 +37,9 @@ _POLL_S = 0.1
 class TrustedAggregation(StrategyWrapper):
     """The outermost part of training: knows the clients, and lets only sums through.
 
-    `schedule` (rounds, clients) says who is invited. Sums do not depend on the order of replies. A round
-    without a cohort gives a zero sum of cohort size 0.
+    `schedule` (rounds, clients) says who is invited. Sums do not depend on the order of replies, and hold
+    the updates of those who delivered. A round in which nobody did gives a zero sum of cohort size 0; so
+    does a void round, whose updates could not be summed, and its weight is NaN.
     """
 
     def __init__(
@@ -51,7 +55,8 @@ class TrustedAggregation(StrategyWrapper):
         self._aggregation = aggregation
         self._truth = truth
         self._fleet: dict[int, int] = {}
-        self._instruction: Message | None = None
+        self._invitation: Invitation | None = None
+        self._round: SummingRound | None = None
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -59,29 +64,27 @@ class TrustedAggregation(StrategyWrapper):
         """Send what the inner strategy says to its one node to every member of the cohort."""
         self._fleet = self._fleet or discover(grid, clients=self._schedule.shape[1])
         (instruction,) = self.inner.configure_train(server_round, arrays, config, _CohortGrid())
-        self._instruction = instruction
         node_of = {client: node for node, client in self._fleet.items()}
-        return [
-            Message(instruction.content, node_of[client], instruction.metadata.message_type)
-            for client in np.flatnonzero(self._schedule[server_round - 1]).tolist()
-        ]
+        cohort = np.flatnonzero(self._schedule[server_round - 1]).tolist()
+        nodes = tuple(node_of[client] for client in cohort)
+        self._invitation = Invitation(grid, server_round, instruction, nodes)
+        self._round = self._aggregation.open_round(self._invitation)
+        return self._round.messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Collapse the cohort's replies into one and pass that on."""
-        assert self._instruction is not None, "a round is configured before it is aggregated"
-        by_client = {self._fleet[reply.metadata.src_node_id]: _checked(reply) for reply in replies}
-        updates = {client: record_vector(by_client[client]) for client in sorted(by_client)}
-        self._truth.record(server_round - 1, updates.keys())
-        if updates:
-            total = self._aggregation.sum(list(updates.values()))
-        else:
-            total = np.zeros_like(record_vector(self._instruction))
-        weight = sum(_weight(reply) for reply in by_client.values())
-        metrics = MetricRecord({WEIGHT: weight, COHORT_SIZE: len(updates)})
-        content = RecordDict({"arrays": vector_record(total), "metrics": metrics})
-        return self.inner.aggregate_train(server_round, [Message(content, reply_to=self._instruction)])
+        assert self._round is not None, "a round is configured before it is aggregated"
+        assert self._invitation is not None
+        summed = self._round.close(replies)
+        self._truth.record(server_round - 1, (self._fleet[node] for node in summed.members))
+        if missing := set(self._invitation.nodes) - set(summed.members):
+            strike_out(self._invitation.grid, server_round, sorted(missing))
+        metrics = MetricRecord({WEIGHT: summed.weight, COHORT_SIZE: len(summed.members)})
+        content = RecordDict({"arrays": vector_record(summed.total), "metrics": metrics})
+        reply = Message(content, reply_to=self._invitation.instruction)
+        return self.inner.aggregate_train(server_round, [reply])
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -98,8 +101,8 @@ def discover(grid: Grid, *, clients: int) -> dict[int, int]:
     """Ask every node which client it is; node id → client, for exactly the clients 0..clients-1."""
     question = [Message(RecordDict(), node, IDENTIFY) for node in _connected(grid, clients)]
     fleet = {
-        reply.metadata.src_node_id: int(_checked(reply).content.metric_records["identity"]["client"])  # type: ignore[arg-type]
-        for reply in grid.send_and_receive(question)
+        node: int(reply.content.metric_records["identity"]["client"])  # type: ignore[arg-type]
+        for node, reply in delivered(grid.send_and_receive(question)).items()
     }
     if sorted(fleet.values()) != list(range(clients)):
         raise RuntimeError(
@@ -116,20 +119,6 @@ def _connected(grid: Grid, clients: int) -> list[int]:
             return nodes
         time.sleep(_POLL_S)
     raise RuntimeError(f"after {_CONNECT_LIMIT_S} s {len(nodes)} of {clients} nodes are connected")
-
-
-class ClientFailedError(RuntimeError):
-    """A client answered with an error instead of an update."""
-
-
-def _checked(reply: Message) -> Message:
-    if reply.has_error():
-        raise ClientFailedError(f"node {reply.metadata.src_node_id}: {reply.error.reason}")
-    return reply
-
-
-def _weight(reply: Message) -> float:
-    return float(reply.content.metric_records["metrics"][WEIGHT])  # type: ignore[arg-type]
 
 
 class _CohortGrid(Grid):

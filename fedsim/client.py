@@ -17,6 +17,7 @@ from fedsim.federation import ClientSettings
 from fedsim.flower import WEIGHT, client_number, record_vector, round_number, vector_record
 from fedsim.models import Model
 from fedsim.seeds import Stage, stream
+from fedsim.summation import Aggregation
 from fedsim.training import FlatModel, as_input, initial_model, local_update
 
 IDENTIFY = "query.identify"
@@ -30,12 +31,14 @@ def build_client_app(
     model: Model,
     settings: ClientSettings,
     seed: int,
+    aggregation: Aggregation,
     mods: Sequence[Mod] = (),
 ) -> ClientApp:
     """The app that every device runs; `owned` (clients, dataset_size) says whose images are whose.
 
     On `train` a device answers with its update (`arrays`) and the number of images it used (`metrics`).
-    Its diary stands next to the training, inside all `mods`, and so holds the update as it was made.
+    From the outside in: what may fail, the `mods` given here, what `aggregation` does to an update before
+    it leaves, and the diary, which so holds the update as it was made.
     Its batches depend on the seed, its number and the round alone, so any engine gets the same update.
     """
     # The networks are small: one thread is fastest, and sums come out the same on every machine.
@@ -43,7 +46,8 @@ def build_client_app(
     images, labels = as_input(data.train_images), torch.from_numpy(data.train_labels)
     shape, classes = data.image_shape, len(data.class_names)
     scratch = FlatModel(initial_model(model, shape, classes, stream(seed, Stage.MODEL)))
-    app = ClientApp(mods=[*mods, diary_mod])
+    app = ClientApp(mods=[*settings.failures.device_mods(seed), *mods, *aggregation.device_mods(), diary_mod])
+    aggregation.teach(app)
     answer_diary_queries(app)
 
     @app.train()

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from fedsim.failures import Failures
 from fedsim.schedule import Bernoulli, Participation
 from fedsim.settings import Settings
 from fedsim.summation import Aggregation, Ideal
@@ -23,6 +24,7 @@ class ClientSettings(Settings):
     """Starts from zero in every round: a device keeps no optimiser state between rounds."""
     data_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The part of its images that a client draws afresh, without replacement, in every round."""
+    failures: Failures = Failures()
 
 
 class FederationSettings(Settings):

@@ -21,7 +21,8 @@ class Transcript:
     """The sums that a server received.
 
     `aggregates` (rounds, dim) float32, row r the sum of round r's updates, memory-mapped when loaded;
-    `cohort_sizes` (rounds,) how many updates each sum holds; `weights` (rounds,) how many examples.
+    `cohort_sizes` (rounds,) how many updates each sum holds; `weights` (rounds,) how many examples,
+    NaN for a void round: updates were sent, but they could not be summed, and the row is zero.
     """
 
     aggregates: NDArray[np.float32]

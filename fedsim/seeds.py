@@ -18,6 +18,7 @@ class Stage(IntEnum):
     SCHEDULE = 4
     CLIENT = 5
     ATTACK = 6
+    DEVICE = 7
 
 
 def stream(seed: int, stage: Stage, *address: int) -> np.random.Generator:

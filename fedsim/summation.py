@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fedsim.settings import BY_NAME, Settings
+
+if TYPE_CHECKING:
+    from flwr.clientapp import ClientApp
+    from flwr.clientapp.typing import Mod
+
+    from fedsim.rounds import Invitation, SummingRound
 
 
 class Ideal(Settings):
@@ -15,12 +18,21 @@ class Ideal(Settings):
 
     name: Literal["ideal"] = "ideal"
 
-    def sum(self, updates: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-        """The sum of the cohort's updates (at least one), float32, accumulated in float64."""
-        total = np.zeros(updates[0].shape)
-        for update in updates:
-            total += update
-        return total.astype(np.float32)
+    def check_cohort(self, size: int) -> None:
+        """Any number of updates can be summed."""
+
+    def open_round(self, invitation: Invitation) -> SummingRound:
+        """Begin a round."""
+        from fedsim.rounds import IdealRound
+
+        return IdealRound(invitation)
+
+    def device_mods(self) -> list[Mod]:
+        """Devices send their updates as they are."""
+        return []
+
+    def teach(self, app: ClientApp) -> None:
+        """Devices have nothing to answer."""
 
 
 Aggregation = Annotated[Ideal, BY_NAME]

@@ -21,6 +21,7 @@ def client_app(world: World) -> ClientApp:
         model=world.scenario.model,
         settings=world.scenario.clients,
         seed=world.scenario.seed,
+        aggregation=world.scenario.federation.aggregation,
         mods=[counting_mod],
     )
     answer_count_queries(app)

@@ -42,6 +42,7 @@ class World:
         schedule = federation.participation.draw(
             federation.rounds, federation.clients, stream(seed, Stage.SCHEDULE)
         )
+        federation.aggregation.check_cohort(int(schedule.sum(axis=1).max()))
         model = initial_model(
             scenario.model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL)
         )

@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+from fleet import Fleet
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedsim.aggregation import ClientFailedError, TrustedAggregation
+from fedsim.aggregation import TrustedAggregation
 from fedsim.diary import Diary, answer_diary_queries, diary_mod, read_diaries
 from fedsim.engines.inline import InlineGrid
 from fedsim.flower import COHORT_SIZE, WEIGHT, client_number, enter_local_task, record_vector, vector_record
+from fedsim.replies import ClientFailedError
 from fedsim.server import server_strategy
 from fedsim.summation import Ideal
 from fedsim.truth import TruthRecorder
@@ -149,10 +151,15 @@ def test_push_and_pull_deliver_each_reply_once(client_app):
     assert list(grid.pull_messages(ids)) == []
 
 
-def test_sums_do_not_depend_on_the_order_of_updates():
+def test_sums_do_not_depend_on_the_order_of_replies():
     rng = np.random.default_rng(0)
     updates = [rng.normal(size=1000).astype(np.float32) * 10.0**k for k in range(6)]
-    assert np.array_equal(Ideal().sum(updates), Ideal().sum(updates[::-1]))
+    fleet = Fleet(updates=updates)
+    summing = Ideal().open_round(fleet.invitation())
+    replies = fleet.grid.send_and_receive(summing.messages)
+    forwards, backwards = summing.close(replies), summing.close(replies[::-1])
+    np.testing.assert_array_equal(forwards.total, backwards.total)
+    assert forwards.members == backwards.members
 
 
 def test_the_server_runs_flowers_own_fedavg():

@@ -1,0 +1,87 @@
+"""Devices that fail: what becomes of the sum, the counts and the truth."""
+
+import numpy as np
+import pytest
+from fleet import Fleet
+
+from fedsim.aggregation import TrustedAggregation
+from fedsim.diary import read_diaries
+from fedsim.errors import UserError
+from fedsim.failures import Failure, Failures
+from fedsim.flower import COHORT_SIZE, WEIGHT, record_vector, vector_record
+from fedsim.server import server_strategy
+from fedsim.summation import Ideal
+from fedsim.truth import TruthRecorder
+from fedsim.wrapper import StrategyWrapper
+from scenarios.scenario import load_scenario
+
+UPDATES = [np.array([1, 10**k, k], dtype=np.float32) for k in range(4)]
+PLAN = {(0, 0): Failure.ABSENT, (1, 0): Failure.INTERRUPTED, (2, 0): Failure.LOST, (2, 1): Failure.LOST}
+
+
+class Tap(StrategyWrapper):
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.sums, self.metrics = [], []
+
+    def aggregate_train(self, server_round, replies):
+        (reply,) = replies
+        self.sums.append(record_vector(reply))
+        self.metrics.append(reply.content["metrics"])
+        return self.inner.aggregate_train(server_round, [reply])
+
+
+@pytest.fixture
+def failed_run():
+    """Three rounds with everybody invited and `PLAN` going wrong."""
+    fleet = Fleet(UPDATES, plan=PLAN)
+    tap, recorder = Tap(server_strategy("fixed")), TruthRecorder(3, 4, 3)
+    trusted = TrustedAggregation(
+        tap, schedule=np.ones((3, 4), dtype=bool), aggregation=Ideal(), truth=recorder
+    )
+    trusted.start(fleet.grid, vector_record(np.zeros(3, dtype=np.float32)), num_rounds=3)
+    return fleet, tap, recorder.truth(read_diaries(fleet.grid))
+
+
+def test_the_sum_holds_those_who_delivered(failed_run):
+    _, tap, _ = failed_run
+    np.testing.assert_array_equal(
+        tap.sums, [UPDATES[3], UPDATES[0] + UPDATES[1] + UPDATES[3], np.sum(UPDATES, axis=0)]
+    )
+    assert [m[COHORT_SIZE] for m in tap.metrics] == [1, 3, 4]
+    assert [m[WEIGHT] for m in tap.metrics] == [8, 5 + 6 + 8, 26]
+
+
+def test_the_truth_is_what_the_sums_hold_and_the_counts_are_what_devices_trained(failed_run):
+    fleet, _, truth = failed_run
+    np.testing.assert_array_equal(truth.participation, [[0, 0, 0, 1], [1, 1, 0, 1], [1, 1, 1, 1]])
+    np.testing.assert_array_equal(truth.updates, UPDATES)
+    assert fleet.counts() == [2, 2, 3, 3]
+
+
+def test_a_round_in_which_everybody_fails_is_empty():
+    fleet = Fleet(UPDATES, plan={(k, 0): Failure.LOST for k in range(4)})
+    summed, _ = fleet.sum()
+    assert summed.members == ()
+    assert summed.weight == 0
+    assert not summed.total.any()
+
+
+def test_failures_are_drawn_at_their_rates_and_by_address():
+    failures = Failures(absent=0.1, interrupted=0.2, lost=0.3)
+    draws = [failures.draw(1, client, r) for client in range(40) for r in range(100)]
+    for failure, rate in (
+        (Failure.ABSENT, 0.1),
+        (Failure.INTERRUPTED, 0.2),
+        (Failure.LOST, 0.3),
+        (None, 0.4),
+    ):
+        assert draws.count(failure) / len(draws) == pytest.approx(rate, abs=0.03)
+    assert draws[105] == failures.draw(1, 1, 5)
+    assert Failures().draw(1, 2, 3) is None
+    assert Failures().device_mods(seed=1) == []
+
+
+def test_rates_that_exceed_certainty_are_refused(scenario_file):
+    with pytest.raises(UserError, match=r"clients\.failures is .*: expected rates that add up to at most 1"):
+        load_scenario(scenario_file, ["clients.failures={ absent = 0.6, lost = 0.6 }"])
