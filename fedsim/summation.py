@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from pydantic import Field
+
+from fedsim.masking import Masked
 from fedsim.settings import BY_NAME, Settings
 
 if TYPE_CHECKING:
@@ -35,4 +38,4 @@ class Ideal(Settings):
         """Devices have nothing to answer."""
 
 
-Aggregation = Annotated[Ideal, BY_NAME]
+Aggregation = Annotated[Ideal | Masked, Field(discriminator="name"), BY_NAME]

@@ -26,12 +26,16 @@ class Planned(Failures):
 
 
 class Fleet:
-    """One device per update, with 5 + its number as its examples; it sends the same in every round."""
+    """One device per update, with 5 + its number as its examples; it sends the same in every round.
+
+    `plan` may grow while devices keep what they remember.
+    """
 
     def __init__(self, updates, aggregation=None, plan=None):
         enter_local_task()
         self.updates, self.aggregation = updates, aggregation or Ideal()
-        failing = Planned(plan=plan or {}).device_mods(seed=0)
+        self.plan = {} if plan is None else plan
+        failing = Planned(plan=self.plan).device_mods(seed=0)
         app = ClientApp(mods=[*failing, counting_mod, *self.aggregation.device_mods(), diary_mod])
         self.aggregation.teach(app)
         answer_diary_queries(app)
