@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
-from numpy.typing import NDArray
 
-from fedsim.data import ImageData
+from fedsim.data import ImageData, Owned
 from fedsim.diary import answer_diary_queries, diary_mod
 from fedsim.federation import ClientSettings
 from fedsim.flower import WEIGHT, client_number, record_vector, round_number, vector_record
@@ -27,14 +25,14 @@ IDENTIFY = "query.identify"
 def build_client_app(
     *,
     data: ImageData,
-    owned: NDArray[np.int64],
+    owned: Owned,
     model: Model,
     settings: ClientSettings,
     seed: int,
     aggregation: Aggregation,
     mods: Sequence[Mod] = (),
 ) -> ClientApp:
-    """The app that every device runs; `owned` (clients, dataset_size) says whose images are whose.
+    """The app that every device runs; `owned` says whose images are whose.
 
     On `train` a device answers with its update (`arrays`) and the number of images it used (`metrics`).
     From the outside in: what may fail, the `mods` given here, what `aggregation` does to an update before

@@ -16,7 +16,7 @@ class ClientSettings(Settings):
     """FedAvg's local work: the paper's D, b, e, learning rate, m and f."""
 
     dataset_size: PositiveInt = 32
-    """Images that a client owns."""
+    """Images that a client owns; the mean where `data.partition.size_spread` is set."""
     batch_size: PositiveInt = 16
     local_epochs: PositiveInt = 1
     lr: PositiveFloat = 0.01

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.data import ImageData, partition_iid
+from fedsim.data import ImageData, Owned
 from fedsim.seeds import Stage, stream
 from fedsim.training import FlatModel, initial_model
 from scenarios.scenario import Scenario
@@ -17,14 +17,13 @@ from scenarios.scenario import Scenario
 class World:
     """What the apps of a federation are built from; every mistake that data can reveal shows up here.
 
-    `owned` (clients, dataset_size) and `schedule` (rounds, clients) say whose images are whose and who is
-    invited when; `model` starts with the parameters of round 0. The same scenario gives the same world in
+    `owned` and `schedule` (rounds, clients) say whose images are whose and who is invited when; `model` starts with the parameters of round 0. The same scenario gives the same world in
     every process, and making one writes nothing.
     """
 
     scenario: Scenario
     data: ImageData
-    owned: NDArray[np.int64]
+    owned: Owned
     schedule: NDArray[np.bool_]
     model: FlatModel
 
@@ -33,8 +32,8 @@ class World:
         """Load the data, deal it out, draw the schedule and the first model."""
         seed, federation = scenario.seed, scenario.federation
         data = scenario.data.load(seed)
-        owned = partition_iid(
-            len(data.train_labels),
+        owned = scenario.data.partition.deal(
+            data.train_labels,
             federation.clients,
             scenario.clients.dataset_size,
             stream(seed, Stage.PARTITION),

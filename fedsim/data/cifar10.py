@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from fedsim.data.image_data import ImageData
+from fedsim.data.partition import Iid, Partition
 from fedsim.errors import UserError
 from fedsim.settings import Settings
 
@@ -25,6 +26,7 @@ class Cifar10(Settings):
 
     name: Literal["cifar10"] = "cifar10"
     path: Annotated[Path, Field(strict=False)]
+    partition: Partition = Iid()
 
     def load(self, seed: int) -> ImageData:
         """The images of the local copy; the seed plays no part."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.errors import UserError
-
 
 @dataclass(frozen=True)
 class ImageData:
@@ -40,15 +38,3 @@ class ImageData:
         """Channels, height, width: what a model is built for."""
         height, width, channels = self.train_images.shape[1:]
         return channels, height, width
-
-
-def partition_iid(
-    train_images: int, clients: int, dataset_size: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Which training images each client owns: (clients, dataset_size), no image owned twice."""
-    if clients * dataset_size > train_images:
-        raise UserError(
-            f"clients.dataset_size: {clients} clients × {dataset_size} images need {clients * dataset_size} "
-            f"training images, but there are {train_images}"
-        )
-    return rng.permutation(train_images)[: clients * dataset_size].reshape(clients, dataset_size)

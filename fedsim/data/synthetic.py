@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import PositiveInt
 
 from fedsim.data.image_data import ImageData
+from fedsim.data.partition import Iid, Partition
 from fedsim.seeds import Stage, stream
 from fedsim.settings import Settings
 
@@ -29,6 +30,7 @@ class Synthetic(Settings):
     name: Literal["synthetic"] = "synthetic"
     train_images: PositiveInt = 4000
     test_images: PositiveInt = 1000
+    partition: Partition = Iid()
 
     def load(self, seed: int) -> ImageData:
         """The same images for the same seed; classes are equally likely."""

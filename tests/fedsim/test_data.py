@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedsim.data import Cifar10, Synthetic, partition_iid
+from fedsim.data import Cifar10, Synthetic
 from fedsim.errors import UserError
 
 
@@ -19,17 +19,6 @@ def test_synthetic_images_have_something_to_see():
     assert set(data.train_labels) == set(range(10))
     # A shape in front of a background: every image uses a good part of the range of brightness.
     assert (np.ptp(data.train_images.reshape(300, -1), axis=1) > 60).all()
-
-
-def test_partition_gives_no_image_twice():
-    owned = partition_iid(100, 9, 11, np.random.default_rng(0))
-    assert owned.shape == (9, 11)
-    assert len(np.unique(owned)) == 99
-
-
-def test_partition_names_the_setting_when_images_run_out():
-    with pytest.raises(UserError, match=r"clients\.dataset_size.*need 110.*there are 100"):
-        partition_iid(100, 10, 11, np.random.default_rng(0))
 
 
 def write_npz(path, **changes):
