@@ -1,15 +1,34 @@
-"""Data sets: one settings class per source, each with `load(seed) -> ImageData`."""
+"""Data sets: one settings class per source, each with `load(seed) -> ImageData`.
+
+Whatever a copy lacks, or whatever is damaged in it, is a `UserError` that names the file: a data set is
+loaded as it was published, or not at all.
+"""
 
 from typing import Annotated
 
 from pydantic import Field
 
 from fedsim.data.cifar10 import Cifar10
+from fedsim.data.cifar100 import Cifar100
+from fedsim.data.folder import Folder
 from fedsim.data.image_data import ImageData
+from fedsim.data.lfw import Lfw
 from fedsim.data.partition import Dirichlet, Iid, Owned, Partition
 from fedsim.data.synthetic import Synthetic
 from fedsim.settings import BY_NAME
 
-DataSource = Annotated[Synthetic | Cifar10, Field(discriminator="name"), BY_NAME]
+DataSource = Annotated[Synthetic | Cifar10 | Cifar100 | Lfw | Folder, Field(discriminator="name"), BY_NAME]
 
-__all__ = ["Cifar10", "DataSource", "Dirichlet", "Iid", "ImageData", "Owned", "Partition", "Synthetic"]
+__all__ = [
+    "Cifar10",
+    "Cifar100",
+    "DataSource",
+    "Dirichlet",
+    "Folder",
+    "Iid",
+    "ImageData",
+    "Lfw",
+    "Owned",
+    "Partition",
+    "Synthetic",
+]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+Attributes = Mapping[str, NDArray[np.bool_]]
+"""Attribute → (n,) which of n images have it, such as `Eyeglasses`; empty where nobody said anything."""
+
 
 @dataclass(frozen=True)
 class ImageData:
-    """Training and test images with their labels.
+    """Training and test images with their labels, and what else is known about them.
 
-    Images are (n, height, width, 3) uint8, labels (n,) int64 in `range(len(class_names))`.
+    Images are (n, height, width, 3) uint8, at least one in each part, labels (n,) int64 in
+    `range(len(class_names))`. Both parts have the same attributes. Nothing trains on attributes: they are
+    what an attack on the trained model may try to find out.
     """
 
     train_images: NDArray[np.uint8]
@@ -20,6 +26,8 @@ class ImageData:
     test_images: NDArray[np.uint8]
     test_labels: NDArray[np.int64]
     class_names: tuple[str, ...]
+    train_attributes: Attributes = field(default_factory=dict)
+    test_attributes: Attributes = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
@@ -30,8 +38,19 @@ class ImageData:
                 )
             if labels.shape != images.shape[:1]:
                 raise ValueError(f"{part} labels: {len(labels)} for {len(images)} images")
-            if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.class_names):
+            if not len(labels):
+                raise ValueError(f"{part} images: there are none")
+            if not 0 <= labels.min() <= labels.max() < len(self.class_names):
                 raise ValueError(f"{part} labels: expected 0..{len(self.class_names) - 1}")
+            for name, has in getattr(self, f"{part}_attributes").items():
+                if has.shape != labels.shape or has.dtype != np.bool_:
+                    raise ValueError(f"{part} attribute {name}: expected one bool for each image")
+        if self.train_images.shape[1:] != self.test_images.shape[1:]:
+            raise ValueError(
+                f"test images: {self.test_images.shape}, training images {self.train_images.shape}"
+            )
+        if set(self.train_attributes) != set(self.test_attributes):
+            raise ValueError("test attributes: not those of the training images")
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
