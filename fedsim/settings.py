@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
@@ -32,3 +32,8 @@ class Settings(BaseModel):
 
 BY_NAME = BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)
 """Last in the annotation of a union of named settings: lets `"highs"` stand for `{ name = "highs" }`."""
+
+
+def members(union: Any) -> dict[str, Any]:
+    """The classes of a union of named settings, by name."""
+    return {member.model_fields["name"].default: member for member in get_args(get_args(union)[0])}

@@ -17,6 +17,7 @@ import click
 import typer
 
 from fedsim.errors import UserError
+from scenarios.data_cli import data
 from scenarios.engine import Engine
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(data, name="data")
 
 Set = Annotated[
     list[str] | None,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, get_args
+from typing import Any
 
 from attacks.disaggregation.solvers import Solver
 from fedsim.data import DataSource
 from fedsim.models import Model
-from fedsim.settings import Settings
+from fedsim.settings import Settings, members
 from scenarios.scenario import LIBRARY, load_scenario
 
 
@@ -27,11 +27,12 @@ def inventory() -> dict[str, dict[str, str]]:
 
 def _members(union: Any) -> dict[str, str]:
     """The members of a union of named settings, each with the first line of its docstring."""
-    members: tuple[type[Settings], ...] = get_args(get_args(union)[0])
-    return {
-        member.model_fields["name"].default: (member.__doc__ or "").strip().splitlines()[0]
-        for member in members
-    }
+    return {name: about(member) for name, member in members(union).items()}
+
+
+def about(member: type[Settings]) -> str:
+    """A settings class in one line: the first of its docstring."""
+    return (member.__doc__ or "").strip().splitlines()[0]
 
 
 def _installed(name: str) -> str:

@@ -17,8 +17,9 @@ from scenarios.scenario import Scenario
 class World:
     """What the apps of a federation are built from; every mistake that data can reveal shows up here.
 
-    `owned` and `schedule` (rounds, clients) say whose images are whose and who is invited when; `model` starts with the parameters of round 0. The same scenario gives the same world in
-    every process, and making one writes nothing.
+    `owned` and `schedule` (rounds, clients) say whose images are whose and who is invited when; `model`
+    starts with the parameters of round 0. The same scenario gives the same world in every process, and
+    making one writes nothing.
     """
 
     scenario: Scenario

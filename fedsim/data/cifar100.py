@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -11,12 +11,15 @@ from pydantic import Field
 from fedsim.data.archive import one_line_about, read_arrays
 from fedsim.data.image_data import ImageData
 from fedsim.data.partition import Iid, Partition
+from fedsim.data.source import Source
 from fedsim.data.split import TestFraction, held_out
 from fedsim.data.torchvision_folder import read_torchvision
-from fedsim.settings import Settings
+
+if TYPE_CHECKING:
+    from fedsim.data.fetch import Fetching
 
 
-class Cifar100(Settings):
+class Cifar100(Source):
     """Real 32×32 photographs in a hundred classes.
 
     `path` is an `.npz` file with `x_train`, `y_train` (uint8 images, 32 × 32 × 3), `class_names` and possibly
@@ -25,6 +28,8 @@ class Cifar100(Settings):
     aside; with a test part that setting plays no part.
     """
 
+    copies: ClassVar = ("cifar100.npz", "cifar-100-python")
+
     name: Literal["cifar100"] = "cifar100"
     path: Annotated[Path, Field(strict=False)]
     test_fraction: TestFraction = 0.2
@@ -32,13 +37,33 @@ class Cifar100(Settings):
 
     def load(self, seed: int) -> ImageData:
         """The images of the local copy; the seed matters only to a copy without a test part."""
-        if self.path.suffix == ".npz":
-            return self._from_npz(self.path, seed)
-        if (self.path / "cifar100.npz").exists():
-            return self._from_npz(self.path / "cifar100.npz", seed)
+        copy = self.copy_in(self.path)
+        if copy.suffix == ".npz":
+            return self._from_npz(copy, seed)
         from fedsim.torchvision_compat import torchvision
 
-        return read_torchvision(torchvision().datasets.CIFAR100, self.path)
+        return read_torchvision(torchvision().datasets.CIFAR100, copy.parent)
+
+    @classmethod
+    def get(cls, fetching: Fetching) -> None:
+        """torchvision's archive."""
+        from fedsim.data.fetch import first_open, torchvision_archive
+        from fedsim.torchvision_compat import torchvision
+
+        data_set = torchvision().datasets.CIFAR100
+        first_open(
+            "cifar100",
+            {"torchvision": lambda f: torchvision_archive(data_set, f)},
+            fetching,
+            otherwise=f"put the folder {data_set.base_folder}/ of {data_set.filename} into {fetching.into}/, "
+            f"or x_train, y_train, class_names (and x_test, y_test) as {fetching.into / 'cifar100.npz'}",
+        )
+
+    def compare(self, data: ImageData) -> str:
+        """torchvision's folder is loaded only if its files have the MD5 of the release."""
+        if self.copy_in(self.path).suffix != ".npz":
+            return "identical (MD5 of its files)"
+        return f"{len(data.train_labels)} + {len(data.test_labels)} images, of 50000 + 10000 in the release"
 
     def _from_npz(self, path: Path, seed: int) -> ImageData:
         file = read_arrays(path, needed=("x_train", "y_train", "class_names"), optional=("x_test", "y_test"))

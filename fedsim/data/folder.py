@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -12,14 +12,17 @@ from pydantic import Field, PositiveInt
 from fedsim.data.image_data import ImageData
 from fedsim.data.partition import Iid, Partition
 from fedsim.data.pictures import read_pictures
+from fedsim.data.source import Source
 from fedsim.data.split import TestFraction, held_out
 from fedsim.errors import UserError
-from fedsim.settings import Settings
+
+if TYPE_CHECKING:
+    from fedsim.data.fetch import Fetching
 
 _PICTURES = {".png", ".jpg", ".jpeg"}
 
 
-class Folder(Settings):
+class Folder(Source):
     """Your own pictures: one folder per class, with .png or .jpg files in it.
 
     Classes are the folders below `path` in alphabetical order. The largest central square of a picture is
@@ -40,6 +43,14 @@ class Folder(Settings):
         images = read_pictures(files, self.size, self.size, self._fit)
         test = held_out(np.arange(len(files)), self.test_fraction, seed)
         return ImageData(images[~test], labels[~test], images[test], labels[test], tuple(classes))
+
+    @classmethod
+    def get(cls, fetching: Fetching) -> None:
+        """Always a `UserError`: the pictures are the user's own."""
+        raise UserError(
+            "folder is for pictures of your own: put them into "
+            f"{fetching.into}/CLASS_NAME/*.png (or .jpg), one folder per class"
+        )
 
     def _fit(self, picture: Image.Image) -> Image.Image:
         return ImageOps.fit(picture, (self.size, self.size))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,19 @@ from fedsim.data.archive import one_line_about, read_arrays
 from fedsim.data.image_data import Attributes, ImageData
 from fedsim.data.partition import Iid, Partition
 from fedsim.data.pictures import read_pictures
+from fedsim.data.source import Source
 from fedsim.data.split import TestFraction, held_out
 from fedsim.errors import UserError
-from fedsim.settings import Settings
+
+if TYPE_CHECKING:
+    from fedsim.data.fetch import Fetching
 
 # What scikit-learn cuts out of the 250×250 pictures: the face, halved to 62×47.
 _CROP = (78, 70, 172, 195)
 _HEIGHT, _WIDTH = 62, 47
 
 
-class Lfw(Settings):
+class Lfw(Source):
     """Real faces, 62×47, with attributes: who is male, wears glasses, and so on.
 
     `path` is an `.npz` file with `images`, `person`, `male`, `attributes`, `attribute_names`, or a folder
@@ -35,6 +38,8 @@ class Lfw(Settings):
     about `test_fraction` of the images aside, and nobody is in both parts.
     """
 
+    copies: ClassVar = ("lfw.npz", "lfw_funneled")
+
     name: Literal["lfw"] = "lfw"
     path: Annotated[Path, Field(strict=False)]
     task: str = "male"
@@ -43,12 +48,8 @@ class Lfw(Settings):
 
     def load(self, seed: int) -> ImageData:
         """The faces of the local copy; who is for testing depends on the seed."""
-        if self.path.suffix == ".npz":
-            faces = _from_npz(self.path)
-        elif (self.path / "lfw.npz").exists():
-            faces = _from_npz(self.path / "lfw.npz")
-        else:
-            faces = _from_folder(self.path)
+        copy = self.copy_in(self.path)
+        faces = _from_npz(copy) if copy.suffix == ".npz" else _from_folder(copy.parent)
         labels = self._labels(faces.attributes)
         test = held_out(faces.person, self.test_fraction, seed)
         return ImageData(
@@ -59,6 +60,21 @@ class Lfw(Settings):
             (f"not {self.task}", self.task),
             {name: has[~test] for name, has in faces.attributes.items()},
             {name: has[test] for name, has in faces.attributes.items()},
+        )
+
+    @classmethod
+    def get(cls, fetching: Fetching) -> None:
+        """Always a `UserError`: the host that LFW was published on is gone."""
+        raise UserError(
+            "LFW is no longer offered for download: put lfw_funneled/ (with Name/Name_0001.jpg inside) and "
+            f"lfw_attributes.txt into {fetching.into}/, or images, person, male, attributes, attribute_names "
+            f"as {fetching.into / 'lfw.npz'}"
+        )
+
+    def compare(self, data: ImageData) -> str:
+        """By the number of faces: no checksums of the release are known."""
+        return (
+            f"{len(data.train_labels) + len(data.test_labels)} faces, of 13143 with attributes in the release"
         )
 
     def _labels(self, attributes: Attributes) -> NDArray[np.int64]:

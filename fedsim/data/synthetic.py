@@ -7,7 +7,7 @@ image, so that a small network has something to learn, and an inverted image som
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,11 @@ from pydantic import PositiveInt
 
 from fedsim.data.image_data import ImageData
 from fedsim.data.partition import Iid, Partition
+from fedsim.data.source import Source
 from fedsim.seeds import Stage, stream
-from fedsim.settings import Settings
+
+if TYPE_CHECKING:
+    from fedsim.data.fetch import Fetching
 
 Field = NDArray[np.float64]
 """(n, size, size): one value per pixel and image."""
@@ -24,7 +27,7 @@ Field = NDArray[np.float64]
 _SIZE = 32
 
 
-class Synthetic(Settings):
+class Synthetic(Source):
     """32×32 colour images generated from the scenario's seed; nothing to download."""
 
     name: Literal["synthetic"] = "synthetic"
@@ -38,6 +41,10 @@ class Synthetic(Settings):
         train_images, train_labels = _draw(self.train_images, train)
         test_images, test_labels = _draw(self.test_images, test)
         return ImageData(train_images, train_labels, test_images, test_labels, CLASS_NAMES)
+
+    @classmethod
+    def get(cls, fetching: Fetching) -> None:
+        """Nothing to do: the images are drawn when they are needed."""
 
 
 def _draw(n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -5,26 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
-
-from scenarios.cli import main
-
-
-@pytest.fixture
-def fedsim(tmp_path, monkeypatch, capsys):
-    """Runs the command in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedsim", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        captured = capsys.readouterr()
-        return SimpleNamespace(status=caught.value.code, stdout=captured.out, stderr=captured.err)
-
-    return run
 
 
 @pytest.fixture
@@ -46,7 +28,7 @@ def test_help_needs_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("run", "attack", "report", "list"):
+    for command in ("run", "attack", "report", "list", "data"):
         assert f" {command} " in done.stdout
 
 

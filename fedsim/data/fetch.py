@@ -1,0 +1,130 @@
+"""Getting a data set onto this machine: one route after the other, all of a copy or nothing.
+
+Everything happens in a folder of its own beside the place where the copy will be; only a copy that was
+checked is moved there.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import tarfile
+import tempfile
+import time
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsim.errors import UserError
+from fedsim.progress import Progress, silent
+
+STALL_LIMIT_S = 30.0
+"""A connection that gives nothing for this long is given up."""
+
+_CHUNK = 2**20
+
+
+class UnavailableError(Exception):
+    """One route to a data set is closed; the message says why, in one line."""
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """Where a copy is to be put, how long one route may take, and who watches (in millions of bytes)."""
+
+    into: Path
+    time_limit_s: float = 1800.0
+    progress: Progress = silent
+
+    def deadline(self) -> Callable[[], None]:
+        """A check to call now and then: raises `UnavailableError` once the time limit has passed."""
+        end = time.monotonic() + self.time_limit_s
+
+        def check() -> None:
+            if time.monotonic() > end:
+                raise UnavailableError(f"not finished after {self.time_limit_s:g} seconds")
+
+        return check
+
+
+Route = Callable[[Fetching], None]
+
+
+def first_open(name: str, routes: Mapping[str, Route], fetching: Fetching, *, otherwise: str) -> None:
+    """Take the routes in turn until one delivers; a `UserError` with all reasons if none does.
+
+    `name` is the data set, and `otherwise` what a person can do who reads the reasons.
+    """
+    reasons = []
+    for way, route in routes.items():
+        try:
+            return route(fetching)
+        except UnavailableError as error:
+            reasons.append(f"{way}: {error}")
+    raise UserError(f"{name} could not be downloaded ({'; '.join(reasons)}): {otherwise}")
+
+
+@contextmanager
+def workshop(into: Path) -> Iterator[Path]:
+    """A folder inside `into` that is gone afterwards; so is `into` if it was made here and stays empty."""
+    new = not into.exists()
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        try:
+            with tempfile.TemporaryDirectory(prefix=".get-", dir=into) as folder:
+                yield Path(folder)
+        finally:
+            if new and not any(into.iterdir()):
+                into.rmdir()
+    except OSError as error:
+        raise UserError(f"--into {into}: cannot be written to: {error.strerror or error}") from error
+
+
+def torchvision_archive(data_set: Any, fetching: Fetching) -> None:
+    """The archive that torchvision's class names, checked by its MD5, as the folder torchvision expects."""
+    with workshop(fetching.into) as folder:
+        archive = folder / data_set.filename
+        _download(data_set.url, archive, data_set.tgz_md5, fetching)
+        unpack(archive, folder)
+        if not (folder / data_set.base_folder).is_dir():
+            raise UnavailableError(f"the archive holds no {data_set.base_folder}")
+        (folder / data_set.base_folder).rename(fetching.into / data_set.base_folder)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a .tar.gz; nothing can land outside the folder."""
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            tar.extractall(folder, filter="data")
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise UnavailableError(f"{archive.name} is damaged: {error}") from error
+
+
+def _download(url: str, file: Path, md5: str, fetching: Fetching) -> None:
+    check, digest = fetching.deadline(), hashlib.md5(usedforsecurity=False)
+    with file.open("wb") as target:
+        for chunk, size in _chunks(url):
+            target.write(chunk)
+            digest.update(chunk)
+            fetching.progress(target.tell() // 10**6, size // 10**6)
+            check()
+    if digest.hexdigest() != md5:
+        raise UnavailableError(f"what arrived is not {file.name}: its MD5 is {digest.hexdigest()}, not {md5}")
+
+
+def _chunks(url: str) -> Iterator[tuple[bytes, int]]:
+    """What a server sends, piece by piece, each with the size of the whole (0 if it does not say)."""
+    try:
+        with urllib.request.urlopen(url, timeout=STALL_LIMIT_S) as response:
+            size = int(response.headers.get("Content-Length", 0))
+            # Not `read`, which waits for a whole chunk: a trickle would escape the time limit.
+            while chunk := response.read1(_CHUNK):
+                yield chunk, size
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = str(getattr(error, "reason", error))
+        raise UnavailableError(" ".join(reason.split()) or type(error).__name__) from error

@@ -1,0 +1,45 @@
+"""What every data set of the library offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedsim.data.image_data import ImageData
+from fedsim.settings import Settings
+
+if TYPE_CHECKING:
+    from fedsim.data.fetch import Fetching
+
+
+class Source(Settings, ABC):
+    """A data set. Its settings say where the copy is, what of it is used, and how it is dealt out."""
+
+    copies: ClassVar[tuple[str, ...]] = ()
+    """What a copy may be called inside a data folder: the first that is there is used."""
+
+    @abstractmethod
+    def load(self, seed: int) -> ImageData:
+        """The images, whole and checked; a `UserError` otherwise."""
+
+    @classmethod
+    @abstractmethod
+    def get(cls, fetching: Fetching) -> None:
+        """Put a copy into the data folder, or raise a `UserError` that says which file to put there."""
+
+    def compare(self, data: ImageData) -> str:
+        """How the loaded copy compares with the release, in a line."""
+        return "there is none to compare with"
+
+    @classmethod
+    def copy_in(cls, path: Path) -> Path:
+        """The copy that a path means: itself if it is an .npz file, or else the copy inside the folder.
+
+        A folder without a copy gives the path of the last form, which the reader of that form complains
+        about.
+        """
+        if path.suffix == ".npz":
+            return path
+        inside = [path / name for name in cls.copies]
+        return next((copy for copy in inside if copy.exists()), inside[-1])

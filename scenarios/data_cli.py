@@ -1,0 +1,142 @@
+"""The `fedsim data` commands: which data sets there are, getting one, and checking a copy.
+
+As in the rest of the command line, everything heavy is imported inside the commands.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedsim.errors import UserError
+
+if TYPE_CHECKING:
+    from fedsim.data.source import Source
+
+data = typer.Typer(
+    help="List data sets, get one, or check a copy.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+DATA_FOLDER = Path("data")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set, as in `fedsim data list`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Into = Annotated[Path, typer.Option(help="The folder for data sets.")]
+
+
+@data.command("list")
+def list_(into: Into = DATA_FOLDER, as_json: Json = False) -> None:
+    """Say which data sets there are, and which of them are in the data folder."""
+    from scenarios.inventory import about
+
+    found = {
+        name: {"about": about(source), "copy": _state(source, into)} for name, source in _sources().items()
+    }
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for name, entry in found.items():
+        typer.echo(f"{name:<10}  {entry['about']}\n{'':<10}  {entry['copy']}")
+
+
+@data.command()
+def get(
+    name: Name,
+    into: Into = DATA_FOLDER,
+    time_limit_s: Annotated[float, typer.Option(min=1, help="How long one way to get it may take.")] = 1800,
+) -> None:
+    """Download a data set and check it, or say which file to put where."""
+    from fedsim.data.fetch import Fetching
+    from scenarios.console import progress_bar
+
+    source = _source(name)
+    if not _copy(source, into):
+        with progress_bar("MB") as progress:
+            source.get(Fetching(into, time_limit_s, progress))
+    copy = _copy(source, into)
+    if copy is None:
+        typer.echo(_state(source, into))
+        return
+    try:
+        _print(_check(source, copy))
+    except UserError as error:
+        raise UserError(f"{error}; remove it, and get can fetch it again") from error
+
+
+@data.command()
+def check(
+    name: Name,
+    path: Annotated[
+        Path, typer.Argument(help="The copy, or the folder that holds it; what data.path would be.")
+    ] = DATA_FOLDER,
+    as_json: Json = False,
+) -> None:
+    """Read a copy to its last byte; say what is in it, or what is wrong with it."""
+    found = _check(_source(name), path)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    _print(found)
+
+
+def _print(found: Mapping[str, str]) -> None:
+    for key, value in found.items():
+        typer.echo(f"{key:<16}  {value}")
+
+
+def _sources() -> dict[str, type[Source]]:
+    from fedsim.data import DataSource
+    from fedsim.settings import members
+
+    return members(DataSource)
+
+
+def _source(name: str) -> type[Source]:
+    sources = _sources()
+    if name not in sources:
+        raise UserError(f"{name}: no such data set, expected one of {', '.join(sources)}")
+    return sources[name]
+
+
+def _copy(source: type[Source], folder: Path) -> Path | None:
+    """The copy of a data set that the folder holds, if any."""
+    return next((folder / name for name in source.copies if (folder / name).exists()), None)
+
+
+def _state(source: type[Source], folder: Path) -> str:
+    if "path" not in source.model_fields:
+        return "generated: nothing to get"
+    if not source.copies:
+        return "any folder: say which with data.path"
+    copy = _copy(source, folder)
+    name = source.model_fields["name"].default
+    return (
+        f"{copy} (fedsim data check {name} reads it)" if copy else f"not in {folder}: fedsim data get {name}"
+    )
+
+
+def _check(source: type[Source], path: Path) -> dict[str, str]:
+    """Load a copy and describe it, line by line."""
+    import numpy as np
+
+    # A copy inside a folder is addressed by the folder, except for an .npz file, which may be anywhere.
+    inside = path.parent if path.name in source.copies and path.suffix != ".npz" else path
+    settings = source.model_validate({"path": inside} if "path" in source.model_fields else {})
+    images = settings.load(0)
+    _, height, width = images.image_shape
+    per_class = np.bincount(images.train_labels, minlength=len(images.class_names))
+    return {
+        "copy": str(path) if "path" in source.model_fields else "generated with seed 0",
+        "training images": str(len(images.train_labels)),
+        "test images": str(len(images.test_labels)),
+        "pixels": f"{height}×{width}",
+        "classes": f"{len(per_class)}, with {per_class.min()} to {per_class.max()} training images",
+        "attributes": ", ".join(images.train_attributes) or "none",
+        "release": settings.compare(images),
+    }
