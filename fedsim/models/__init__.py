@@ -4,10 +4,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from fedsim.models.cnn import Cnn
+from fedsim.models.custom import Custom
 from fedsim.models.lenet import Lenet
 from fedsim.models.mlp import Mlp
+from fedsim.models.resnet import Resnet
 from fedsim.settings import BY_NAME
 
-Model = Annotated[Lenet | Mlp, Field(discriminator="name"), BY_NAME]
+Model = Annotated[Lenet | Mlp | Cnn | Resnet | Custom, Field(discriminator="name"), BY_NAME]
 
-__all__ = ["Lenet", "Mlp", "Model"]
+__all__ = ["Cnn", "Custom", "Lenet", "Mlp", "Model", "Resnet"]

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedsim.federation import ClientSettings
-from fedsim.models import Lenet, Mlp
+from fedsim.models import Cnn, Lenet, Mlp, Resnet
 from fedsim.training import FlatModel, accuracy, as_input, initial_model, local_update
 
 SHAPE, CLASSES = (3, 32, 32), 10
@@ -39,7 +39,7 @@ def test_initial_model_follows_its_generator_and_leaves_the_global_one_alone():
     assert not np.array_equal(first, other)
 
 
-@pytest.mark.parametrize("model", [Lenet(), Mlp(), Mlp(activation="sigmoid")])
+@pytest.mark.parametrize("model", [Lenet(), Mlp(), Mlp(activation="sigmoid"), Cnn(), Resnet()])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_update_is_what_a_plain_loop_computes(model, momentum):
     """The flat buffers are an optimisation; a textbook loop with torch's optimiser must agree."""
