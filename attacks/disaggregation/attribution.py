@@ -11,12 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.windows import Windows
 
 FORBIDDEN = 1e9
 """Cost of a column that contradicts an exact count, or that a noisy count makes incredible."""
 INCREDIBLE = 5.0
 """Standard deviations by which a client's total misfit may exceed what its counts' errors explain."""
+
+DEPENDENT = 1e-3
+"""Distance from the span of other columns below which a column is a combination of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +61,15 @@ class Pool:
     """The different columns found so far: `columns` (n, rounds), and `column` (K,) whose is which, or −1.
 
     With complete exact counts a column belongs to the client that was searched for; otherwise
-    (`attributed`) it may have turned up in the search for another.
+    (`attributed`) it may have turned up in the search for another, or be the sum of two columns that never
+    meet. Sums depend on their parts and are longer: the pool keeps the shortest independent columns.
     """
 
-    def __init__(self, windows: Windows, *, attributed: bool) -> None:
-        self.windows, self.attributed = windows, attributed
+    def __init__(self, windows: Windows, subspace: Subspace, *, attributed: bool) -> None:
+        self.windows, self.subspace, self.attributed = windows, subspace, attributed
         self.columns = np.zeros((0, windows.rounds), dtype=np.uint8)
         self.column = np.full(windows.clients, -1, dtype=np.intp)
+        self._place: dict[bytes, int] = {}
 
     @property
     def size(self) -> int:
@@ -71,23 +77,45 @@ class Pool:
         return len(self.columns)
 
     def add(self, clients: NDArray[np.intp], columns: NDArray[np.float32]) -> bool:
-        """Take in the columns found for some clients; whether any of them is new."""
-        before = self.size
-        everything = np.concatenate((self.columns, columns.astype(np.uint8)))
-        _, first, place = np.unique(
-            np.packbits(everything, axis=1), axis=0, return_index=True, return_inverse=True
-        )
-        kept = np.sort(first)
-        self.columns = everything[kept]
-        if not self.attributed:
-            self.column[clients] = np.searchsorted(kept, first[place[before:]])
-        elif self.size > before:
-            self.column = attribute(self.windows, self.columns).column
-        return self.size > before
+        """Take in the columns found for some clients; whether any of them was never seen before."""
+        binary = columns.astype(np.uint8)
+        new = []
+        for i, key in enumerate(map(bytes, np.packbits(binary, axis=1))):
+            if key not in self._place:
+                self._place[key] = len(self._place)
+                new.append(i)
+            if not self.attributed:
+                self.column[clients[i]] = self._place[key]
+        if new:
+            self.columns = np.concatenate((self.columns, binary[new]))
+            if self.attributed:
+                self.columns = independent(self.columns, self.subspace)
+                self.column = attribute(self.windows, self.columns).column
+        return bool(new)
 
     def without(self, clients: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of the clients that have no column yet."""
         return clients[self.column[clients] < 0]
+
+
+def independent(columns: NDArray[np.uint8], subspace: Subspace) -> NDArray[np.uint8]:
+    """Linearly independent ones among `columns` (n, rounds) of the space, short before long."""
+    coordinates = columns @ subspace.basis
+    if len(columns) <= subspace.rank:
+        R = np.linalg.qr(coordinates.T, mode="r")
+        if np.abs(np.diag(R)).min() > DEPENDENT:
+            return columns
+    kept: list[int] = []
+    Q = np.zeros((subspace.rank, subspace.rank))
+    for i in np.argsort(columns.sum(axis=1, dtype=np.int64), kind="stable").tolist():
+        basis = Q[: len(kept)]
+        rest = coordinates[i] - (basis @ coordinates[i]) @ basis
+        rest -= (basis @ rest) @ basis
+        length = np.linalg.norm(rest)
+        if length > DEPENDENT and len(kept) < subspace.rank:
+            Q[len(kept)] = rest / length
+            kept.append(i)
+    return columns[kept]
 
 
 def misfit(windows: Windows, columns: NDArray[np.uint8]) -> NDArray[np.float64]:

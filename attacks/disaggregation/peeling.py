@@ -24,7 +24,8 @@ COUNT_WEIGHT = 0.1
 class Peeling:
     """Projections on the clients' spaces of p = O_k + B z, tilted by soft measurements.
 
-    `expected` (K, rounds) is every client's expected participation.
+    `expected` (K, rounds) is every client's expected participation. A point z, a row, is projected to
+    offsets(client) + (z B) project; `project` (b, rounds) is M Bᵀ.
     """
 
     def __init__(self, space: AffineSpace, expected: NDArray[np.float32]) -> None:
@@ -32,23 +33,25 @@ class Peeling:
         self.rate = float(np.clip(expected.mean(), 0.01, 0.99))
         self.Bt = np.ascontiguousarray(space.B.T)
         self.counted, self.counts = self._counts()
+        self.project = self.Bt
+        self.tilt(np.zeros((0, space.windows.rounds), dtype=np.uint8), 0.0)
 
-    def tilted(
-        self, clients: NDArray[np.intp], accepted: NDArray[np.uint8], weight: float
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(b, rounds) M Bᵀ and (K, rounds) shifted offsets, given `accepted` (n, rounds) columns."""
+    def tilt(self, accepted: NDArray[np.uint8], weight: float) -> None:
+        """Measure against the `accepted` (n, rounds) columns from now on."""
         variance = self.space.windows.rounds * (self.rate * (1 - self.rate)) ** 2
         P = np.float32(np.sqrt(weight / variance)) * accepted.astype(np.float32)
-        H = np.concatenate((P, self.counted))
+        self._accepted, self._all = P, np.concatenate((P, self.counted))
+        self._inside = T = self._all @ self.space.B
+        if len(T):
+            M = np.linalg.inv(np.eye(T.shape[1], dtype=np.float32) + T.T @ T)
+            self.project = np.asarray(M @ self.Bt, dtype=np.float32)
+
+    def offsets(self, clients: NDArray[np.intp]) -> NDArray[np.float32]:
+        """(K, rounds) where the projections of some clients start from."""
         offset = self.space.offsets(clients)
-        if not len(H) or not H.any():
-            return self.Bt, offset
-        T = H @ self.space.B
-        M = np.linalg.inv(np.eye(T.shape[1], dtype=np.float32) + T.T @ T)
-        project = np.asarray(M @ self.Bt, dtype=np.float32)
-        target = np.concatenate((self.expected[clients] @ P.T, self.counts[clients]), axis=1)
-        shift = np.asarray(((target - offset @ H.T) @ T) @ project, dtype=np.float32)
-        return project, offset + shift
+        target = np.concatenate((self.expected[clients] @ self._accepted.T, self.counts[clients]), axis=1)
+        shift = ((target - offset @ self._all.T) @ self._inside) @ self.project
+        return np.asarray(offset + shift, dtype=np.float32)
 
     def _counts(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """(n, rounds) and (K, n) scaled measurements that the counts provide where the space has none."""

@@ -47,12 +47,13 @@ class Candidates:
 
     def offer(
         self, clients: NDArray[np.intp], columns: NDArray[np.generic], distance: NDArray[np.float64]
-    ) -> None:
-        """Keep those of the rows that are nearer than what their clients have."""
+    ) -> bool:
+        """Keep those of the rows that are nearer than what their clients have; whether there are any."""
         order = np.argsort(-distance, kind="stable")  # a client may have several rows: its nearest comes last
         order = order[distance[order] < self.distance[clients[order]]]
         self.columns[clients[order]] = columns[order]
         self.distance[clients[order]] = distance[order]
+        return bool(len(order))
 
 
 def determined(problem: DisaggregationProblem) -> NDArray[np.bool_]:

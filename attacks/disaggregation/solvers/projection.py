@@ -10,6 +10,7 @@ wanted column with a known one is nearly given by the counts, a soft linear meas
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -35,6 +36,9 @@ COOLING = (1.0, 0.6, 0.3, 0.1)
 BATCH = 48
 """Points below which a batch costs no less: clients that are hard to find get several."""
 SETTLED = 1e3
+"""Pushes a point's entry beyond every other of its window."""
+ENDURANCE = 1e12
+"""Floating-point operations without a new column after which even a small batch gives up."""
 ZERO = 1e-2
 """Squared distance, in single precision, below which a binary column is taken to lie in an exact space."""
 
@@ -44,14 +48,15 @@ class Projection(Settings):
 
     `step` is the relaxation of the reflections, `peeling` the weight of the soft measurements (.1 is a
     narrow optimum; 0 switches them off), `patience` the iterations without a new column before the batch
-    changes its weight and, after a full cycle, starts anew; `max_iterations` bounds the work.
+    changes its weight and, after a full cycle, starts anew; `max_iterations` bounds the work, though a
+    search that finds nothing new gives up long before.
     """
 
     name: Literal["projection"] = "projection"
     step: PositiveFloat = 0.5
     peeling: NonNegativeFloat = 0.1
     patience: PositiveInt = 300
-    max_iterations: PositiveInt = 4000
+    max_iterations: PositiveInt = 20_000
 
     def solve(
         self,
@@ -84,58 +89,75 @@ class _Search:
         self.expected = expected_participation(windows)
         self.space = AffineSpace(windows, subspace)
         self.peeling = Peeling(self.space, self.expected)
-        self.pool = Pool(windows, attributed=not self.space.cut)
+        self.pool = Pool(windows, subspace, attributed=not self.space.cut)
         everyone = subspace.num_clients == windows.clients
         self.cohort_sizes = problem.cohort_sizes if everyone else None
         self.excluded = np.zeros(windows.rounds, dtype=np.float32)
 
     def run(self, wanted: NDArray[np.intp], found: Candidates, progress: Progress) -> None:
         """Search for the columns of the `wanted` clients and put what turns up into `found`."""
-        settings = self.settings
-        active = self.filled(wanted[:0], wanted)
-        X, binary = self.start(active), BinarySet(self.windows.of(active))
-        cooling, last_new = 0, 0
-        project, offset = self.peeling.tilted(active, self.pool.columns, 0.0)
+        settings, peeling = self.settings, self.peeling
+        points = self.batch(wanted, wanted)
+        last_new = last_change = cooling = 0
         for iteration in range(1, settings.max_iterations + 1):
-            Q = binary.nearest(X + self.excluded)
-            R = offset + ((2 * Q - X) @ self.space.B) @ project
-            X += settings.step * (R - Q)
+            Q = points.binary.nearest(points.X + self.excluded)
+            R = points.offset + ((2 * Q - points.X) @ self.space.B) @ peeling.project
+            points.X += settings.step * (R - Q)
             if iteration % CHECK_EVERY:
                 continue
-            distance = self.space.distance(Q, active)
-            found.offer(active, Q, distance)
+            distance = self.space.distance(Q, points.clients)
+            nearer = found.offer(points.clients, Q, distance)
             done = (distance < ZERO) & Q.any(axis=1)
-            peel = iteration % PEEL_EVERY == 0
             if done.any():
-                if self.pool.add(active[done], Q[done]):
-                    last_new = iteration
+                if self.pool.add(points.clients[done], Q[done]):
+                    last_new = last_change = iteration
                     self.excluded = self.exclusions(len(wanted))
                 missing = self.pool.without(wanted)
                 progress(len(wanted) - len(missing), len(wanted))
                 if not len(missing) or self.pool.size == self.space.subspace.rank:
                     break
-                on = ~done & np.isin(active, missing)
-                active = self.filled(active[on], missing)
-                X = np.concatenate((X[on], self.start(active[on.sum() :])))
-                binary, peel = BinarySet(self.windows.of(active)), True
-            if iteration - last_new >= settings.patience:
-                last_new, cooling, peel = iteration, cooling + 1, True
+                points = self.batch(missing, wanted, points.of(~done & np.isin(points.clients, missing)))
+            elif nearer and not self.space.subspace.exact:
+                last_new = iteration  # under noise nothing is ever done: nearer is as good as new
+            if iteration - last_new >= self.endurance(len(points.X)):
+                break
+            peel = iteration % PEEL_EVERY == 0
+            if iteration - last_change >= settings.patience:
+                last_change, cooling, peel = iteration, cooling + 1, True
                 if cooling % len(COOLING) == 0:
-                    X = self.start(active)
-            if peel:
-                weight = settings.peeling * COOLING[cooling % len(COOLING)]
-                project, offset = self.peeling.tilted(active, self.pool.columns, weight)
+                    points = self.batch(self.pool.without(wanted), wanted)
+            if peel and self.pool.size:
+                peeling.tilt(self.pool.columns, settings.peeling * COOLING[cooling % len(COOLING)])
+                points.offset = peeling.offsets(points.clients)
         owned = np.flatnonzero(self.pool.column >= 0)
         found.columns[owned] = self.pool.columns[self.pool.column[owned]]
 
-    def filled(self, running: NDArray[np.intp], missing: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The clients of a batch: those of the points that go on, then of those to start.
+    def batch(
+        self, missing: NDArray[np.intp], wanted: NDArray[np.intp], running: _Points | None = None
+    ) -> _Points:
+        """Points for every `missing` client: those `running` go on, the others start.
 
-        Every missing client has a point, and several if that makes no difference to the work.
+        A small batch costs no less than one of BATCH points, so the rest go to clients that are hard to
+        find; if columns are yet to be attributed, a missing one may be anybody's among the `wanted`.
         """
-        idle = np.setdiff1d(missing, running)
-        spare = max(BATCH - len(running) - len(idle), 0)
-        return np.concatenate((running, idle, np.resize(missing, spare)))
+        on = running.clients if running is not None else missing[:0]
+        idle = np.setdiff1d(missing, on)
+        spare = max(BATCH - len(on) - len(idle), 0)
+        hard = self.rng.choice(wanted if self.pool.attributed else missing, spare)
+        clients = np.concatenate((idle, hard))
+        noise = self.rng.random((len(clients), self.windows.rounds), dtype=np.float32)
+        X = self.expected[clients] + np.float32(0.1) * noise
+        offset = self.peeling.offsets(clients)
+        if running is not None:
+            clients, X = np.concatenate((on, clients)), np.concatenate((running.X, X))
+            offset = np.concatenate((running.offset, offset))
+        return _Points(clients, X, offset, BinarySet(self.windows.of(clients)))
+
+    def endurance(self, points: int) -> int:
+        """Iterations without a new column after which to give up: more of them where they are cheap."""
+        work = 4 * points * self.windows.rounds * max(self.space.B.shape[1], 1)
+        cycle = self.settings.patience * len(COOLING)
+        return max(cycle, int(ENDURANCE / work)) if self.space.subspace.exact else self.settings.patience
 
     def exclusions(self, clients: int) -> NDArray[np.float32]:
         """(rounds,) pushes entries to 0 or 1 where the sizes of the cohorts leave no choice.
@@ -150,10 +172,19 @@ class _Search:
             push[left >= clients - self.pool.size] = SETTLED
         return push
 
-    def start(self, clients: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Counts spread evenly over their windows, and a little noise to break ties."""
-        noise = self.rng.random((len(clients), self.windows.rounds), dtype=np.float32)
-        return self.expected[clients] + np.float32(0.1) * noise
+
+@dataclass(eq=False)
+class _Points:
+    """A batch: `clients` (n,) whose column each point seeks, `X` (n, rounds), `offset` (n, rounds)."""
+
+    clients: NDArray[np.intp]
+    X: NDArray[np.float32]
+    offset: NDArray[np.float32]
+    binary: BinarySet
+
+    def of(self, chosen: NDArray[np.bool_]) -> _Points:
+        """Some of the points; their `binary` is for the batch that takes them to renew."""
+        return _Points(self.clients[chosen], self.X[chosen], self.offset[chosen], self.binary)
 
 
 def expected_participation(windows: Windows) -> NDArray[np.float32]:
