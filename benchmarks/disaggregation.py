@@ -117,8 +117,8 @@ def measure(cell: Cell, seed: int, sample: int, sample_limit_s: float) -> str:
     proved = recovery.outcome == Outcome.PROVED
     wrong = int(((recovery.outcome != Outcome.UNRESOLVED) & ~right).sum())
     line = (
-        f"{cell.table} {cell.clients:5d} {cell.rounds:5d} {cell.value:5g}  {cell.paper:5.2f} {right.mean():6.3f}"
-        f" {proved.mean():6.3f} {wrong:5d} {int((proved & ~right).sum()):6d} {seconds:8.2f}"
+        f"{cell.table} {cell.clients:5d} {cell.rounds:5d} {cell.value:5g}  {cell.paper:5.2f}"
+        f" {right.mean():6.3f} {proved.mean():6.3f} {wrong:5d} {int((proved & ~right).sum()):6d} {seconds:8.2f}"
     )
     if sample and cell.clients < cell.rounds <= 512:
         few = some_clients(problem, sample)
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--max-rounds", type=int, default=1 << 20)
     options = parser.parse_args()
     print(
-        "table clients rounds value  paper  exact proved wrong  false! CPU s    Gurobi: exact, s/column; HiGHS"
+        "table clients rounds value  paper  exact proved wrong  false! CPU s   Gurobi: exact, s/column; HiGHS"
     )
     for table in options.only:
         for cell in cells(options.tables, table):

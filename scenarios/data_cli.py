@@ -53,12 +53,12 @@ def get(
 ) -> None:
     """Download a data set and check it, or say which file to put where."""
     from fedsim.data.fetch import Fetching
-    from scenarios.console import progress_bar
+    from scenarios.console import progress_bars
 
     source = _source(name)
     if not _copy(source, into):
-        with progress_bar("MB") as progress:
-            source.get(Fetching(into, time_limit_s, progress))
+        with progress_bars() as bar:
+            source.get(Fetching(into, time_limit_s, bar("MB")))
     copy = _copy(source, into)
     if copy is None:
         typer.echo(_state(source, into))
