@@ -42,7 +42,7 @@ def test_every_parameter_gets_a_gradient(model):
     for name, parameter in flat.module.named_parameters():
         assert parameter.grad.abs().sum() > 0, name
     assert torch.equal(
-        flat.vector.grad, torch.cat([parameter.grad.reshape(-1) for parameter in flat.module.parameters()])
+        flat.gradient, torch.cat([parameter.grad.reshape(-1) for parameter in flat.module.parameters()])
     )
 
 
