@@ -40,9 +40,10 @@ class PortableClientApp(ClientApp):
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Answer a message, as the app of this process's world would."""
-        return _app_in_this_process(self._scenario)(message, context)
+        return app_in_this_process(self._scenario)(message, context)
 
 
 @lru_cache(maxsize=1)
-def _app_in_this_process(scenario: str) -> ClientApp:
+def app_in_this_process(scenario: str) -> ClientApp:
+    """The devices' app of the scenario with this text, made once for all devices of a process."""
     return client_app(World.prepare(parse_scenario(scenario)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from flwr.serverapp import ServerApp
@@ -11,8 +11,18 @@ if TYPE_CHECKING:
     from scenarios.world import World
 
 
+class Runtime(Protocol):
+    """Something with the clients of a world on its other side, on which a `ServerApp` can run."""
+
+    def run(self, server_app: ServerApp, world: World) -> None:
+        """Run a federation to its end."""
+
+
 class Engine(StrEnum):
-    """The same seed gives the same schedule, counts and sums on every engine (sums up to rounding)."""
+    """Runtimes that are started here, for one run.
+
+    The same seed gives the same schedule, counts and sums on every engine (sums up to rounding).
+    """
 
     INLINE = "inline"
     """In this process, without Ray and without polling: the quickest on one machine."""

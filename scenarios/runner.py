@@ -12,7 +12,7 @@ from fedsim.files import write_json, write_text
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
 from fedsim.truth import Truth
-from scenarios.engine import Engine
+from scenarios.engine import Engine, Runtime
 from scenarios.report import render_report
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario
@@ -28,7 +28,7 @@ def run_scenario(
     world: World,
     directory: RunDirectory,
     *,
-    engine: Engine = Engine.INLINE,
+    engine: Runtime = Engine.INLINE,
     training: Progress = silent,
     solving: Progress = silent,
 ) -> Result:

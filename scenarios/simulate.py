@@ -19,7 +19,7 @@ from fedsim.records import TranscriptWriter
 from fedsim.server import server_strategy
 from fedsim.training import accuracy, as_input
 from fedsim.truth import TruthRecorder
-from scenarios.engine import Engine
+from scenarios.engine import Engine, Runtime
 from scenarios.run_directory import RunDirectory
 from scenarios.world import World
 
@@ -34,7 +34,7 @@ class Simulation:
 
 
 def simulate(
-    world: World, directory: RunDirectory, engine: Engine = Engine.INLINE, progress: Progress = silent
+    world: World, directory: RunDirectory, engine: Runtime = Engine.INLINE, progress: Progress = silent
 ) -> Simulation:
     """Run the federation; leave transcript, counts and truth in the directory."""
     scenario, federation = world.scenario, world.scenario.federation
