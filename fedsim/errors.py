@@ -1,4 +1,4 @@
-"""What a user can get wrong, as one exception that carries one line."""
+"""What ends a command: a mistake of the user, or a run that failed elsewhere; each carries one line."""
 
 
 class UserError(Exception):
@@ -6,3 +6,7 @@ class UserError(Exception):
 
     The command line prints it and exits with status 2; nothing has been written by then.
     """
+
+
+class RunFailedError(Exception):
+    """A run in other processes did not complete. The message says why; the exit status is 1."""

@@ -49,6 +49,12 @@ class Transcript:
         )
 
 
+def rounds_recorded(folder: Path) -> int:
+    """How many rounds of a transcript stand in its folder, which another process may be writing."""
+    file = folder / "rounds.csv"
+    return max(0, len(file.read_text(encoding="utf-8").splitlines()) - 1) if file.exists() else 0
+
+
 class TranscriptWriter:
     """Grows a transcript on disk, one round at a time, without holding it in memory.
 

@@ -8,17 +8,22 @@ line, nothing half-written; 1 a fault of ours. Everything heavy is imported insi
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import click
 import typer
 
-from fedsim.errors import UserError
+from fedsim.errors import RunFailedError, UserError
 from scenarios.data_cli import data
 from scenarios.engine import Engine
+
+if TYPE_CHECKING:
+    from scenarios.run_directory import RunDirectory
+    from scenarios.world import World
 
 app = typer.Typer(
     help="Simulate federated learning, attack what its server sees, and measure what leaks.",
@@ -34,6 +39,8 @@ Set = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a summary.")]
 Scenario = Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or a name from the library.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The run's folder; runs/NAME if not given.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR")]
 
 
@@ -41,32 +48,48 @@ RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR")]
 def run(
     scenario: Scenario,
     *,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
+    out: Out = None,
     overrides: Set = None,
     engine: Annotated[Engine, typer.Option(help="How to run the federation.")] = Engine.INLINE,
-    force: Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Run a scenario end to end: simulate, attack, score, report.
 
     SCENARIO is a TOML file, or the name of one in the library (see `fedsim list`).
     """
-    from scenarios.scenario import find_scenario, load_scenario
-
-    file = find_scenario(scenario)
-    settings = load_scenario(file, overrides or ())
-
+    world, directory = _prepare(scenario, overrides, out, force=force)
     from scenarios.console import progress_bars
-    from scenarios.run_directory import RunDirectory
     from scenarios.runner import run_scenario
-    from scenarios.world import World
 
-    world = World.prepare(settings)
-    directory = RunDirectory.create(out or Path("runs") / file.stem, replace=force)
     with progress_bars() as bar:
         result = run_scenario(
             world, directory, engine=engine, training=bar("training"), solving=bar("solving")
         )
+    _show(result, directory.report, as_json=as_json)
+
+
+@app.command()
+def deploy(
+    scenario: Scenario,
+    *,
+    out: Out = None,
+    overrides: Set = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Run a scenario as `run` does, on a Flower SuperLink with a SuperNode for every client.
+
+    The SuperLink is private, listens on this machine only, and ends with the run.
+    """
+    world, directory = _prepare(scenario, overrides, out, force=force)
+    from scenarios.console import progress_bars
+    from scenarios.deploy import deploy as deploy_scenario
+
+    # Termination has to unwind as Ctrl-C does, or the SuperLink and its nodes would outlive this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with progress_bars() as bar:
+        result = deploy_scenario(world.scenario, directory, training=bar("training"))
     _show(result, directory.report, as_json=as_json)
 
 
@@ -117,6 +140,22 @@ def list_(as_json: Json = False) -> None:
             typer.echo(f"  {name:<{width}}  {note}")
 
 
+def _prepare(
+    scenario: str, overrides: list[str] | None, out: Path | None, *, force: bool
+) -> tuple[World, RunDirectory]:
+    """Everything that can be wrong with the request is found here; the folder is made last."""
+    from scenarios.scenario import find_scenario, load_scenario
+
+    file = find_scenario(scenario)
+    settings = load_scenario(file, overrides or ())
+
+    from scenarios.run_directory import RunDirectory
+    from scenarios.world import World
+
+    world = World.prepare(settings)
+    return world, RunDirectory.create(out or Path("runs") / file.stem, replace=force)
+
+
 def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result, indent=2))
@@ -155,6 +194,8 @@ def main() -> None:
         _fail(error.format_message(), status=2)
     except UserError as error:
         _fail(str(error), status=2)
+    except RunFailedError as error:
+        _fail(str(error), status=1)
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted", status=130)
 

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from fedsim.errors import RunFailedError
+
 
 @pytest.fixture
 def run_copy(finished_run, tmp_path):
@@ -28,7 +30,7 @@ def test_help_needs_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("run", "attack", "report", "list", "data"):
+    for command in ("run", "deploy", "attack", "report", "list", "data"):
         assert f" {command} " in done.stdout
 
 
@@ -60,6 +62,15 @@ def test_list_names_what_there_is(fedsim):
     assert {"lenet", "mlp"} <= set(found["models"])
     assert {"auto", "projection", "gurobi", "highs"} <= set(found["solvers"])
     assert {"quickstart", "cifar10_fedavg"} <= set(found["scenarios"])
+
+
+def test_a_run_that_failed_elsewhere_is_our_fault_and_one_line(fedsim, scenario_file, monkeypatch):
+    def fail(*, nodes):
+        raise RunFailedError(f"{nodes} nodes are too many")
+
+    monkeypatch.setattr("scenarios.deploy.private_superlink", fail)
+    done = fedsim("deploy", scenario_file)
+    assert (done.status, done.stdout, done.stderr) == (1, "", "fedsim: 6 nodes are too many\n")
 
 
 @pytest.mark.parametrize(

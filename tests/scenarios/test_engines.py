@@ -1,33 +1,91 @@
 """One truth on every engine: the same seed gives the same schedule, counts and sums."""
 
+import json
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from analytics.report import ParticipationReport
+from fedsim.engines.superlink import private_superlink
+from fedsim.errors import RunFailedError
 from fedsim.records import Transcript
 from fedsim.truth import Truth
+from scenarios.deploy import bundle, deploy
 from scenarios.engine import Engine
+from scenarios.flower_app import RunConfig
 from scenarios.run_directory import RunDirectory
+from scenarios.runner import run_scenario
 from scenarios.scenario import load_scenario
-from scenarios.simulate import simulate
 from scenarios.world import World
+
+ROOT = Path(__file__).parents[2]
 
 # Clients in other processes may add in another order; float32 updates agree to a few roundings.
 SUM_TOLERANCE = 1e-5
 
 
+@pytest.fixture(autouse=True)
+def _this_checkout(monkeypatch):
+    """Processes that Flower starts import the packages under test, wherever they were installed from."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def on_ray(scenario, directory):
+    run_scenario(World.prepare(scenario), directory, engine=Engine.RAY)
+
+
+def on_superlink(scenario, directory):
+    deploy(scenario, directory)
+
+
+def as_flower_app(scenario, directory):
+    """As a person does it: `flwr run .`, here with a SuperLink that simulates the nodes."""
+    home = directory.path.parent / "flower"
+    home.mkdir()
+    file = home / "scenario.toml"
+    file.write_text(scenario.to_toml())
+    with private_superlink(nodes=0) as superlink:
+        (home / "config.toml").write_text(
+            '[superlink]\ndefault = "private"\n[superlink.private]\n'
+            f'address = "{superlink.address}"\ninsecure = true\n'
+        )
+        arguments = ["--format", "json", "--run-config", f'scenario="{file}" out="{directory.path}"']
+        arguments += ["--federation-config", f"num-supernodes={scenario.federation.clients}"]
+        submitted = subprocess.run(
+            [Path(sysconfig.get_path("scripts")) / "flwr", "run", ROOT, *arguments],
+            env={**os.environ, "FLWR_HOME": str(home), "FLWR_DISABLE_UPDATE_CHECK": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        superlink.wait(int(json.loads(submitted.stdout)["run-id"]))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [engine for engine in Engine if engine is not Engine.INLINE])
-@pytest.mark.parametrize("server_model", ["fixed", "updated"])
-def test_every_engine_gives_the_transcript_of_the_inline_one(engine, server_model, scenario_file, tmp_path):
+@pytest.mark.parametrize(
+    ("run", "server_model"),
+    [(on_ray, "fixed"), (on_ray, "updated"), (as_flower_app, "updated"), (on_superlink, "updated")],
+)
+def test_every_engine_gives_the_transcript_of_the_inline_one(run, server_model, scenario_file, tmp_path):
+    """Few messages, because a SuperNode starts a process for each, and yet sums of two and two windows."""
     scenario = load_scenario(
-        scenario_file, [f"federation.server_model={server_model}", "federation.rounds=9", "clients.lr=0.002"]
+        scenario_file,
+        [
+            f"federation.server_model={server_model}",
+            "federation.clients=3",
+            "federation.rounds=3",
+            "federation.participation={ name = 'cohort', size = 2 }",
+            "analytics.window=2",
+            "clients.lr=0.002",
+        ],
     )
-    directories = []
-    for name in (Engine.INLINE, engine):
-        directory = RunDirectory.create(tmp_path / name, replace=False)
-        simulate(World.prepare(scenario), directory, name)
-        directories.append(directory)
+    directories = [RunDirectory.create(tmp_path / name, replace=False) for name in ("inline", "other")]
+    run_scenario(World.prepare(scenario), directories[0])
+    run(scenario, directories[1])
     expected, found = (Transcript.load(d.transcript) for d in directories)
     np.testing.assert_array_equal(found.cohort_sizes, expected.cohort_sizes)
     scale = np.abs(expected.aggregates).max()
@@ -36,3 +94,18 @@ def test_every_engine_gives_the_transcript_of_the_inline_one(engine, server_mode
     np.testing.assert_array_equal(counts[0], counts[1])
     truths = [Truth.load(d.truth).participation for d in directories]
     np.testing.assert_array_equal(truths[0], truths[1])
+    assert directories[1].report.exists()
+
+
+@pytest.mark.slow
+def test_a_failed_run_is_reported_as_failed_and_nothing_stays_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    config = RunConfig(scenario="quickstrat", overrides="", out="", force=False)
+    with (
+        pytest.raises(RunFailedError, match=r"failed: .*quickstrat: no such file.*logs: "),
+        private_superlink(nodes=1) as superlink,
+    ):
+        superlink.wait(superlink.submit(bundle(config)))
+    assert all(process.poll() is not None for process in superlink.processes.values())
+    (kept,) = tmp_path.iterdir()
+    assert "quickstrat: no such file" in (kept / "superlink" / "log").read_text()

@@ -10,10 +10,12 @@ from flwr.app import Context, RecordDict
 from flwr.cli.build import build_fab_from_files
 from flwr.cli.config_utils import load_and_validate
 from flwr.clientapp import ClientApp
+from flwr.common.config import get_fab_config
 
 from fedsim.engines.inline import InlineGrid
 from fedsim.errors import UserError
 from fedsim.flower import SERVER_NODE_ID, enter_local_task
+from scenarios.deploy import bundle
 from scenarios.flower_app import RunConfig, client_app, server_app
 
 ROOT = Path(__file__).parents[2]
@@ -60,9 +62,13 @@ def test_pyproject_describes_the_app():
     """Flower finds the two apps, the run config has the right keys, and the bundle carries no code."""
     config, warnings = load_and_validate(ROOT / "pyproject.toml")
     assert warnings == []
-    RunConfig.model_validate(config["tool"]["flwr"]["app"]["config"])
+    app = config["tool"]["flwr"]["app"]
+    defaults = RunConfig.model_validate(app["config"])
     shipped, _ = build_fab_from_files(
         {name: ROOT / name for name in ("pyproject.toml", "LICENSE", "README.md", "scenarios/flower_app.py")}
     )
     with zipfile.ZipFile(io.BytesIO(shipped)) as archive:
         assert set(archive.namelist()) == {"pyproject.toml", "LICENSE", ".info/CONTENT"}
+    generated = get_fab_config(bundle(defaults))["tool"]["flwr"]["app"]
+    app.pop("fab-include")
+    assert app == generated

@@ -1,0 +1,188 @@
+"""Flower's own server on this machine, private to one run: a SuperLink, with SuperNodes if asked for.
+
+Every process listens on a free port of the loopback interface and has a folder of its own as its Flower
+home, so that nothing is shared with a SuperLink that somebody else runs here. Nothing needs the internet:
+telemetry, update checks and the installation of dependencies are off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from flwr.common.constant import Status, SubStatus
+from flwr.common.serde import fab_to_proto, run_from_proto
+from flwr.proto.control_pb2 import ListRunsRequest, StartRunRequest
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.fab import Fab
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+
+from fedsim.errors import RunFailedError
+
+_LOOPBACK = "127.0.0.1"
+_START_LIMIT_S = 120
+_STOP_LIMIT_S = 10
+_POLL_S = 0.5
+_OFFLINE = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+}
+
+
+@dataclass(frozen=True)
+class SuperLink:
+    """A running SuperLink that takes app bundles and says what became of their runs."""
+
+    address: str
+    processes: dict[str, subprocess.Popen[bytes]]
+    """Everything that has to stay alive for a run to end well, by name."""
+
+    def submit(self, bundle: bytes) -> int:
+        """Start a run of an app bundle; the number of the run."""
+        fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
+        with self._control() as control:
+            run_id: int = control.StartRun(StartRunRequest(fab=fab_to_proto(fab))).run_id
+        return run_id
+
+    def wait(self, run_id: int, *, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Return once the run has completed; any other end of it is a `RunFailedError` with the reason.
+
+        `meanwhile` is called now and then.
+        """
+        with self._control() as control:
+            while True:
+                runs = control.ListRuns(ListRunsRequest(run_id=run_id)).run_dict
+                status = run_from_proto(runs[run_id]).status
+                if status.status == Status.FINISHED:
+                    break
+                self._check_processes()
+                meanwhile()
+                time.sleep(_POLL_S)
+        if status.sub_status != SubStatus.COMPLETED:
+            raise RunFailedError(f"the run has {status.sub_status}: {status.details or 'no reason given'}")
+
+    def wait_until_healthy(self) -> None:
+        """Return once the SuperLink answers."""
+        for _ in range(int(_START_LIMIT_S / _POLL_S)):
+            self._check_processes()
+            try:
+                if httpx.get(f"http://{self.address}/health", timeout=_POLL_S).is_success:
+                    return
+            except httpx.TransportError:
+                pass  # Not listening yet.
+            time.sleep(_POLL_S)
+        raise RunFailedError(f"the SuperLink does not answer after {_START_LIMIT_S} s")
+
+    def _check_processes(self) -> None:
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                raise RunFailedError(f"{name} ended with status {process.returncode} during the run")
+
+    @contextmanager
+    def _control(self) -> Iterator[ControlHttpClient]:
+        control = ControlHttpClient.from_server_address(
+            self.address,
+            insecure=True,
+            root_certificates=None,
+            interceptors=[RuntimeVersionHttpInterceptor(component_name="fedsim")],
+        )
+        try:
+            yield control
+        except httpx.HTTPError as error:
+            raise RunFailedError(f"the SuperLink does not serve: {error}") from error
+        finally:
+            control.close()
+
+
+@contextmanager
+def private_superlink(*, nodes: int) -> Iterator[SuperLink]:
+    """A SuperLink with that many SuperNodes, numbered by partition; 0: one that simulates its nodes on Ray.
+
+    All processes end with the block, however it ends. The logs are kept if a run has failed, and the
+    error says where.
+    """
+    # A proxy that is set for the world outside must not get between processes of this machine.
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(
+        filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), _LOOPBACK))
+    )
+    home = Path(tempfile.mkdtemp(prefix="fedsim-"))
+    port, *node_ports = _free_ports(1 + nodes)
+    address = f"{_LOOPBACK}:{port}"
+    try:
+        with ExitStack() as stack:
+            link = SuperLink(address, {})
+
+            def start(name: str, *command: str) -> None:
+                link.processes[name] = stack.enter_context(_running(home / name, *command))
+
+            start(
+                "superlink",
+                *("flower-superlink", "--insecure", "--host", _LOOPBACK, "--port", str(port)),
+                *(["--simulation"] if nodes == 0 else []),
+            )
+            link.wait_until_healthy()
+            for node, node_port in enumerate(node_ports):
+                start(
+                    f"supernode-{node}",
+                    *("flower-supernode", "--insecure", "--superlink", address),
+                    *("--host", _LOOPBACK, "--port", str(node_port)),
+                    *("--node-config", f"partition-id={node} num-partitions={nodes}"),
+                )
+            yield link
+    except RunFailedError as error:
+        raise RunFailedError(f"{error} (logs: {home}/*/log)") from error
+    except BaseException:
+        shutil.rmtree(home)
+        raise
+    shutil.rmtree(home)
+
+
+@contextmanager
+def _running(home: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with its own Flower home and log; what it has started itself ends with it."""
+    home.mkdir()
+    scripts = sysconfig.get_path("scripts")
+    path = os.pathsep.join(filter(None, (scripts, os.environ.get("PATH"))))
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **_OFFLINE, "FLWR_HOME": str(home), "PATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # Ctrl-C reaches fedsim alone, which then ends the others, each with its group.
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        # A SuperLink's task processes form a group of their own; they watch their parents and follow.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_LIMIT_S)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _free_ports(number: int) -> list[int]:
+    """Ports that nobody listens on; held together while they are drawn, so that they differ."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind((_LOOPBACK, 0))
+        return [each.getsockname()[1] for each in sockets]
