@@ -6,6 +6,7 @@ import numpy as np
 
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.solvers import Auto, Solver
+from attacks.reconciliation import reconciled
 from attacks.view import AttackerView
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
@@ -18,7 +19,7 @@ class AttackSettings(Settings):
 
     def run(self, view: AttackerView, *, rng: np.random.Generator, progress: Progress = silent) -> Recovery:
         """Recover participation and updates from the view, and from nothing but the view."""
-        problem = DisaggregationProblem(
-            view.transcript.aggregates, view.counts, cohort_sizes=view.transcript.cohort_sizes
-        )
+        transcript = view.transcript
+        counts = reconciled(view.counts, transcript.cohort_sizes)
+        problem = DisaggregationProblem(transcript.aggregates, counts, cohort_sizes=transcript.cohort_sizes)
         return disaggregate(problem, self.solver, rng=rng, progress=progress)

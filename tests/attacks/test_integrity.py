@@ -69,6 +69,8 @@ def test_a_different_view_gives_a_different_recovery(finished_run):
         ("attacks/view.py", "import fedsim.truth"),
         ("attacks/disaggregation/updates.py", "from fedsim.truth import Truth"),
         ("analytics/report.py", "import fedsim.truth"),
+        ("attacks/observing.py", "import fedsim.diary"),
+        ("analytics/collection.py", "from fedsim.masking import device_side"),
         # Not the truth itself, but a public record that leads to it.
         ("fedsim/records.py", "import fedsim.truth"),
         ("attacks/disaggregation/problem.py", "import torch"),

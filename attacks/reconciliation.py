@@ -1,0 +1,40 @@
+"""Counts against sums: an attacker can see that the counts cannot all be right.
+
+A device counts the rounds that it trained in. If its update is lost on the way, or the round is void, the
+count says more than the sum holds. Nobody needs to be told: the cohorts' sizes, which the server has, add
+up to less than the counts of the same rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.report import ParticipationReport
+
+LEAST_SD = 1 / 3
+"""A loss makes a count wrong by a whole one, however rare it is: that must not be beyond belief."""
+
+
+def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> ParticipationReport:
+    """The counts with an error that accounts for what the sums lack; exact ones come back as they are.
+
+    `cohort_sizes` (rounds,) says how many updates each sum holds. Counts that state an error already keep
+    it. Otherwise the updates that all clients together counted beyond the cohorts of the same rounds were
+    lost one by one, each by somebody: the number in one count is about Poisson, and so is its variance.
+    """
+    lost = _lost_updates(counts, cohort_sizes)
+    if counts.noise_sd > 0 or lost == 0:
+        return counts
+    return replace(counts, noise_sd=max(LEAST_SD, float(np.sqrt(lost / len(counts.count)))))
+
+
+def _lost_updates(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> float:
+    """Participations that were counted beyond the cohorts' sizes, added up over the windows."""
+    up_to = np.concatenate(([0], np.cumsum(cohort_sizes)))
+    spans, window = np.unique(np.stack((counts.start, counts.stop)), axis=1, return_inverse=True)
+    counted = np.bincount(window.reshape(-1), np.nan_to_num(counts.count), minlength=spans.shape[1])
+    held = up_to[spans[1]] - up_to[spans[0]]
+    return float(np.maximum(counted - held, 0).sum())
