@@ -29,6 +29,11 @@ class Transcript:
     cohort_sizes: NDArray[np.int64]
     weights: NDArray[np.float64]
 
+    @property
+    def void(self) -> NDArray[np.bool_]:
+        """(rounds,) True where updates were sent and could not be summed."""
+        return np.isnan(self.weights)
+
     @classmethod
     def load(cls, folder: Path) -> Transcript:
         """A finished transcript, as `TranscriptWriter` leaves it."""

@@ -36,7 +36,11 @@ def run_scenario(
     write_text(directory.scenario, world.scenario.to_toml())
     simulation = simulate(world, directory, engine, training)
     honest = {
-        "simulation": {"seconds": simulation.seconds, "rounds": world.scenario.federation.rounds},
+        "simulation": {
+            "seconds": simulation.seconds,
+            "rounds": world.scenario.federation.rounds,
+            "void_rounds": simulation.void_rounds,
+        },
         "training": {"test_accuracy": simulation.test_accuracy},
     }
     return attack_run(world.scenario, directory, honest, solving=solving)

@@ -15,7 +15,7 @@ from fedsim.aggregation import TrustedAggregation
 from fedsim.diary import read_diaries
 from fedsim.flower import parameters_of, vector_record
 from fedsim.progress import Progress, silent
-from fedsim.records import TranscriptWriter
+from fedsim.records import Transcript, TranscriptWriter
 from fedsim.server import server_strategy
 from fedsim.training import accuracy, as_input
 from fedsim.truth import TruthRecorder
@@ -31,6 +31,8 @@ class Simulation:
     seconds: float
     test_accuracy: float
     """Of the model that the server holds after the last round; a fixed model is still the first one."""
+    void_rounds: int
+    """Rounds in which too few devices delivered for their masks to come off."""
 
 
 def simulate(
@@ -67,7 +69,8 @@ def simulate(
 
     collector.report().write_csv(directory.counts)
     seconds = time.perf_counter() - started
-    return Simulation(seconds, _test_accuracy(world))
+    void_rounds = int(Transcript.load(directory.transcript).void.sum())
+    return Simulation(seconds, _test_accuracy(world), void_rounds)
 
 
 def _test_accuracy(world: World) -> float:

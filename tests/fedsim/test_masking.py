@@ -12,7 +12,7 @@ from fedsim.masking import Masked
 from fedsim.masking.device_side import ProtocolError
 from fedsim.masking.fixed_point import FixedPoint, OutOfRangeError
 from scenarios.scenario import load_scenario
-from scenarios.simulate import World
+from scenarios.world import World
 
 DIM = 20_000
 
