@@ -126,7 +126,7 @@ def report(run_dir: RunDir) -> None:
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Say which data sets, models, solvers and library scenarios there are, and what is installed."""
+    """Say what there is to choose from (data sets, models, solvers, scenarios), and what is installed."""
     from scenarios.inventory import inventory
 
     found = inventory()

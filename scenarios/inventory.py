@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from attacks.disaggregation.solvers import Solver
-from fedsim.data import DataSource
+from fedsim.data import DataSource, Partition
 from fedsim.models import Model
 from fedsim.settings import Settings, members
 from scenarios.scenario import LIBRARY, load_scenario
@@ -16,6 +16,7 @@ def inventory() -> dict[str, dict[str, str]]:
     """Kind → name → one line about it."""
     return {
         "data sets": _members(DataSource),
+        "partitions": _members(Partition),
         "models": _members(Model),
         "solvers": _members(Solver),
         "packages": {

@@ -49,3 +49,10 @@ def one_line_about(path: Path) -> Iterator[None]:
         # way of compression.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"data.path: {path} is damaged or something else: {reason}") from error
+
+
+def as_labels(array: NDArray[Any]) -> NDArray[np.int64]:
+    """An array of labels as the library has them; a `ValueError` where they are not whole numbers."""
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(f"labels: expected (n,) whole numbers, got {array.shape} {array.dtype}")
+    return array.astype(np.int64)

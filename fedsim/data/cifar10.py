@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
-from fedsim.data.archive import one_line_about, read_arrays
+from fedsim.data.archive import as_labels, one_line_about, read_arrays
 from fedsim.data.image_data import ImageData
 from fedsim.data.partition import Iid, Partition
 from fedsim.data.source import Source
@@ -70,9 +69,9 @@ def _from_npz(path: Path) -> ImageData:
     with one_line_about(path):
         data = ImageData(
             file["x_train"],
-            file["y_train"].astype(np.int64),
+            as_labels(file["y_train"]),
             file["x_test"],
-            file["y_test"].astype(np.int64),
+            as_labels(file["y_test"]),
             CLASS_NAMES,
         )
         if data.image_shape != (3, 32, 32):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from fedsim.data.archive import one_line_about, read_arrays
+from fedsim.data.archive import as_labels, one_line_about, read_arrays
 from fedsim.data.image_data import ImageData
 from fedsim.data.partition import Iid, Partition
 from fedsim.data.source import Source
@@ -72,11 +72,11 @@ class Cifar100(Source):
                 raise ValueError("expected both x_test and y_test, or neither")
             x, y, names = (
                 file["x_train"],
-                file["y_train"].astype(np.int64),
+                as_labels(file["y_train"]),
                 tuple(map(str, file["class_names"])),
             )
             if "x_test" in file:
-                data = ImageData(x, y, file["x_test"], file["y_test"].astype(np.int64), names)
+                data = ImageData(x, y, file["x_test"], as_labels(file["y_test"]), names)
             else:
                 if y.shape != x.shape[:1]:
                     raise ValueError(f"y_train: {y.shape} for x_train {x.shape}")

@@ -17,7 +17,8 @@ def read_pictures(
 ) -> NDArray[np.uint8]:
     """(n, height, width, 3): every file decoded to its last byte and brought to that size by `fit`.
 
-    A file that is truncated or no picture is a `UserError` that names it. Pictures are converted to RGB.
+    A file that is truncated or no picture is a `UserError` that names it; so is a PNG with altered bytes. A
+    JPEG has no checksum to tell by. Pictures are converted to RGB.
     """
     pixels = np.empty((len(files), height, width, 3), dtype=np.uint8)
     for target, file in zip(pixels, files, strict=True):
@@ -27,6 +28,9 @@ def read_pictures(
 
 def _read(file: Path, fit: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
     try:
+        with Image.open(file) as picture:
+            # Compares the checksums of a PNG, and leaves the file to be opened again. A JPEG has none.
+            picture.verify()
         with Image.open(file) as picture:
             return np.asarray(fit(picture.convert("RGB")), dtype=np.uint8)
     # SyntaxError is what Pillow says about a broken PNG chunk.

@@ -50,6 +50,8 @@ def test_cifar10_from_a_file_or_the_folder_around_it(tmp_path):
         ({"x_train": np.zeros((12, 28, 28, 3), np.uint8)}, r"28, 28"),
         ({"y_train": np.full(12, 10)}, r"0\.\.9"),
         ({"y_test": np.zeros(3, np.int64)}, "3 for 4 images"),
+        ({"y_test": np.full(4, 0.5)}, "whole numbers, got .* float64"),
+        ({"y_test": np.zeros((4, 1), np.int64)}, r"whole numbers, got \(4, 1\)"),
         ({"x_test": np.zeros((0, 32, 32, 3), np.uint8), "y_test": np.zeros(0, int)}, "there are none"),
     ],
 )
@@ -293,6 +295,18 @@ def test_folder_that_is_not_whole(tmp_path, damage, problem):
     root = copies.image_folder(tmp_path / "pets")
     damage(root)
     assert re.search(problem, mistake(Folder(path=root)))
+
+
+def test_a_png_with_an_altered_byte_is_never_another_picture(tmp_path):
+    root = copies.image_folder(tmp_path / "pets", each=2)
+    intact, file = Folder(path=root).load(0), root / "cats" / "1.png"
+    whole = file.read_bytes()
+    for place in np.random.default_rng(0).integers(len(whole), size=40).tolist():
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            assert same(Folder(path=root).load(0), intact)
+        except UserError as error:
+            assert "cats/1.png is damaged" in str(error)
 
 
 def test_folder_needs_two_classes(tmp_path):

@@ -58,8 +58,9 @@ def test_report_again(fedsim, run_copy):
 def test_list_names_what_there_is(fedsim):
     done = fedsim("list", "--json")
     found = json.loads(done.stdout)
-    assert {"synthetic", "cifar10"} <= set(found["data sets"])
-    assert {"lenet", "mlp"} <= set(found["models"])
+    assert {"synthetic", "cifar10", "cifar100", "lfw", "folder"} <= set(found["data sets"])
+    assert {"iid", "dirichlet"} <= set(found["partitions"])
+    assert {"lenet", "mlp", "cnn", "resnet", "custom"} <= set(found["models"])
     assert {"auto", "projection", "gurobi", "highs"} <= set(found["solvers"])
     assert {"quickstart", "cifar10_fedavg"} <= set(found["scenarios"])
 
