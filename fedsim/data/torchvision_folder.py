@@ -35,9 +35,10 @@ def _wrong_file(data_set: Any, root: Path) -> str:
 
     folder = root / data_set.base_folder
     if not folder.is_dir():
+        name = data_set.__name__.lower()
         return (
-            f"{root} holds no {data_set.__name__} (expected {data_set.base_folder}/ inside it as torchvision "
-            "downloads it, or the path of an .npz file)"
+            f"{root} holds no {name} (expected {data_set.base_folder}/ or {name}.npz inside it, or the path "
+            f"of an .npz file): fedsim data get {name} --into {root}"
         )
     released = [*data_set.train_list, *data_set.test_list, (data_set.meta["filename"], data_set.meta["md5"])]
     for name, md5 in released:

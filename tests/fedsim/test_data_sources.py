@@ -124,6 +124,12 @@ def test_torchvision_folder_with_a_wrong_file(tmp_path, monkeypatch, name):
     assert f"{name} is missing: the copy is not complete" in mistake(Cifar10(path=root))
 
 
+@pytest.mark.parametrize("source", [Cifar10, Cifar100])
+def test_a_missing_copy_names_the_command_that_gets_it(tmp_path, source):
+    name = source.model_fields["name"].default
+    assert mistake(source(path=tmp_path)).endswith(f": fedsim data get {name} --into {tmp_path}")
+
+
 def test_cifar100_without_a_test_part_sets_one_aside_by_the_seed(tmp_path):
     arrays = copies.cifar100_npz(tmp_path / "c.npz")
     source = Cifar100(path=tmp_path / "c.npz", test_fraction=0.25)

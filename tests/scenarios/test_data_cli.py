@@ -1,9 +1,13 @@
 """`fedsim data` as a user meets it, on small copies."""
 
 import json
+import signal
+import sys
 
 import numpy as np
 import pytest
+
+from fedsim.torchvision_compat import torchvision
 
 
 @pytest.fixture
@@ -83,3 +87,18 @@ def test_a_damaged_copy_is_named_by_both(fedsim, small_cifar10):
         assert (done.status, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
         assert "data/cifar10.npz is damaged" in done.stderr
     assert "remove it, and get can fetch it again" in done.stderr
+
+
+def test_get_that_is_terminated_leaves_nothing(fedsim, tmp_path, monkeypatch):
+    """npm, played by a script, ends the command that waits for it."""
+    (tmp_path / "npm").write_text(
+        f"#!{sys.executable}\nimport os, signal\nos.kill(os.getppid(), signal.SIGTERM)\nsignal.pause()\n"
+    )
+    (tmp_path / "npm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(torchvision().datasets.CIFAR10, "url", "file:///nowhere")
+    before = signal.getsignal(signal.SIGTERM)
+    done = fedsim("data", "get", "cifar10")
+    assert done.status == 128 + signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir()] == ["npm"]
+    assert signal.getsignal(signal.SIGTERM) == before
