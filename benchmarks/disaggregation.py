@@ -117,9 +117,8 @@ def measure(cell: Cell, seed: int, sample: int, sample_limit_s: float) -> str:
     proved = recovery.outcome == Outcome.PROVED
     wrong = int(((recovery.outcome != Outcome.UNRESOLVED) & ~right).sum())
     line = (
-        f"{cell.table} {cell.clients:5d} {cell.rounds:5d} {cell.value:5g}  {cell.paper:5.2f}"
-        f" {right.mean():6.3f} {proved.mean():6.3f} {wrong:5d} {int((proved & ~right).sum()):6d}"
-        f" {seconds:8.2f}"
+        f"{cell.table} {cell.clients:5d} {cell.rounds:5d} {cell.value:5g} | {cell.paper:5.3f} {right.mean():6.3f}"
+        f" {proved.mean():6.3f} | {wrong:3d} {int((proved & ~right).sum()):2d} | {seconds:7.2f}"
     )
     if sample and cell.clients < cell.rounds <= 512:
         few = some_clients(problem, sample)
@@ -128,7 +127,7 @@ def measure(cell: Cell, seed: int, sample: int, sample_limit_s: float) -> str:
             Highs(time_limit_s=sample_limit_s, prove=False),
         ):
             found, used = timed(few, solver, seed)
-            line += f" {exact(found, P).mean():6.2f} {used / sample:8.2f}"
+            line += f" | {solver.name} {exact(found, P).mean():4.2f}, {used / sample:.2f} s/column"
     return line
 
 
@@ -145,7 +144,7 @@ def main() -> None:
     parser.add_argument("--max-rounds", type=int, default=1 << 20)
     options = parser.parse_args()
     print(
-        "table clients rounds value  paper  exact proved wrong  false! CPU s   Gurobi: exact, s/column; HiGHS"
+        "table, clients, rounds, value | paper, exact, proved | wrong, falsely proved | CPU s | MIP on a sample"
     )
     for table in options.only:
         for cell in cells(options.tables, table):

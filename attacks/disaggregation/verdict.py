@@ -88,12 +88,15 @@ def expected_residual(problem: DisaggregationProblem, subspace: Subspace) -> NDA
     return np.asarray(np.maximum(expected, np.finfo(np.float64).tiny))
 
 
-def judge(problem: DisaggregationProblem, subspace: Subspace, found: Candidates, *, solver: str) -> Columns:
+def judge(
+    problem: DisaggregationProblem, subspace: Subspace, found: Candidates, *, solver: str, prove: bool = True
+) -> Columns:
     """An outcome for every client.
 
     `proved` needs: counts that fix every entry; or a space that is exact and certain to hold the column
     (its rank is the number of clients that can have taken part), a column that lies in it and has the
-    exact counts, and a proof that no other does. Without that proof it is `consistent`.
+    exact counts, and a proof that no other does, which is sought here if `prove`. Without it the column is
+    `consistent`.
     """
     columns, windows, K = found.columns.copy(), problem.windows, len(problem.clients)
     fixed = determined(problem)
@@ -118,7 +121,8 @@ def judge(problem: DisaggregationProblem, subspace: Subspace, found: Candidates,
     # Rank A = number of clients that can have taken part: then col A = col P holds every column.
     if subspace.exact and windows.exact and subspace.rank == active_clients(problem, subspace):
         proved = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)
-        proved[~proved] = unique(columns[rows[~proved]], windows.of(rows[~proved]), subspace)
+        if prove:
+            proved[~proved] = unique(columns[rows[~proved]], windows.of(rows[~proved]), subspace)
         verdict.give(rows[proved], Outcome.PROVED, 1.0)
     verdict.give(np.flatnonzero(fixed), Outcome.PROVED, 1.0)
     _settle_duplicates(problem, subspace, columns, verdict)

@@ -55,7 +55,7 @@ class Gurobi(Settings):
             import gurobipy
         except ImportError:
             found.reason[rows] = "gurobi is not installed: pip install gurobipy"
-            return judge(problem, subspace, found, solver=self.name)
+            return judge(problem, subspace, found, solver=self.name, prove=self.prove)
         complement = orthogonal_complement(subspace)
         tolerance = None if self.form == "quadratic" else rounding_tolerance(problem, subspace)
         try:
@@ -68,7 +68,7 @@ class Gurobi(Settings):
         except gurobipy.GurobiError as error:
             limited = "the problem is too large for Gurobi's size-limited licence"
             found.reason[rows] = limited if error.errno == TOO_LARGE else f"gurobi: {error}"
-        return judge(problem, subspace, found, solver=self.name)
+        return judge(problem, subspace, found, solver=self.name, prove=self.prove)
 
     def _one(
         self, model: Any, program: ColumnProgram, subspace: Subspace, client: int, found: Candidates

@@ -64,7 +64,7 @@ class Highs(Settings):
             elif self.prove and tolerance is not None:
                 other, finished = _nearest(program, self.time_limit_s, besides=column)
                 found.proved[client] = other is None and finished
-        return judge(problem, subspace, found, solver=self.name)
+        return judge(problem, subspace, found, solver=self.name, prove=self.prove)
 
 
 def _no_column(finished: bool, time_limit_s: float) -> str:

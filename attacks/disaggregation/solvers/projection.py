@@ -37,7 +37,7 @@ BATCH = 48
 """Points below which a batch costs no less: clients that are hard to find get several."""
 SETTLED = 1e3
 """Pushes a point's entry beyond every other of its window."""
-ENDURANCE = 1e12
+ENDURANCE = 4e12
 """Floating-point operations without a new column after which even a small batch gives up."""
 ZERO = 1e-2
 """Squared distance, in single precision, below which a binary column is taken to lie in an exact space."""
@@ -49,14 +49,16 @@ class Projection(Settings):
     `step` is the relaxation of the reflections, `peeling` the weight of the soft measurements (.1 is a
     narrow optimum; 0 switches them off), `patience` the iterations without a new column before the batch
     changes its weight and, after a full cycle, starts anew; `max_iterations` bounds the work, though a
-    search that finds nothing new gives up long before.
+    search that finds nothing new gives up long before. With `prove`, certificates of uniqueness are sought
+    for the columns found, which takes about as long as finding them.
     """
 
     name: Literal["projection"] = "projection"
     step: PositiveFloat = 0.5
     peeling: NonNegativeFloat = 0.1
     patience: PositiveInt = 300
-    max_iterations: PositiveInt = 20_000
+    max_iterations: PositiveInt = 60_000
+    prove: bool = True
 
     def solve(
         self,
@@ -71,7 +73,7 @@ class Projection(Settings):
         found = Candidates.none(problem)
         if open_.any():
             _Search(problem, subspace, self, rng).run(np.flatnonzero(open_), found, progress)
-        return judge(problem, subspace, found, solver=self.name)
+        return judge(problem, subspace, found, solver=self.name, prove=self.prove)
 
 
 class _Search:
@@ -156,8 +158,8 @@ class _Search:
     def endurance(self, points: int) -> int:
         """Iterations without a new column after which to give up: more of them where they are cheap."""
         work = 4 * points * self.windows.rounds * max(self.space.B.shape[1], 1)
-        cycle = self.settings.patience * len(COOLING)
-        return max(cycle, int(ENDURANCE / work)) if self.space.subspace.exact else self.settings.patience
+        patience = self.settings.patience
+        return max(patience, int(ENDURANCE / work)) if self.space.subspace.exact else patience
 
     def exclusions(self, clients: int) -> NDArray[np.float32]:
         """(rounds,) pushes entries to 0 or 1 where the sizes of the cohorts leave no choice.
