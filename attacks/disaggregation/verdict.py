@@ -73,6 +73,19 @@ def active_clients(problem: DisaggregationProblem, subspace: Subspace) -> int:
     return subspace.num_clients - int((np.nan_to_num(problem.windows.known(), nan=1) == 0).all(axis=1).sum())
 
 
+def resolved(subspace: Subspace, found: Candidates) -> NDArray[np.bool_]:
+    """(K,) clients with a column that lies in an exact space; one of zeros, which always does, is none."""
+    done = (found.columns != UNKNOWN).all(axis=1) & (found.columns == 1).any(axis=1)
+    done[done] = _lies_in(subspace, found.columns[done], subspace.residual(found.columns[done]))
+    return np.asarray(done)
+
+
+def _lies_in(
+    subspace: Subspace, columns: NDArray[np.uint8], residual: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    return np.asarray(residual <= (NEAR + 10 * subspace.angle) ** 2 * columns.sum(axis=1, dtype=np.int64))
+
+
 def excludes(bound: float, subspace: Subspace, rounds: int) -> bool:
     """Whether a lower bound on the distance of all other columns shows that none of them is in the space."""
     return bool(bound > 1e-3 + 100 * subspace.angle * np.sqrt(rounds))
@@ -104,10 +117,9 @@ def judge(
     verdict = _Verdict(np.full(K, Outcome.UNRESOLVED, dtype="<U10"), np.zeros(K), found.reason.copy())
     # A column of zeros lies in every space: only counts can speak for it.
     rows = np.flatnonzero((columns != UNKNOWN).all(axis=1) & (columns == 1).any(axis=1) & ~fixed)
-    residual = subspace.residual(columns[rows].astype(np.float64))
+    residual = subspace.residual(columns[rows])
     if subspace.exact:
-        size = columns[rows].sum(axis=1, dtype=np.int64)
-        near = residual <= (NEAR + 10 * subspace.angle) ** 2 * size
+        near = _lies_in(subspace, columns[rows], residual)
         outcome, belief = (Outcome.CONSISTENT if windows.exact else Outcome.LIKELY), np.full(len(rows), 0.99)
     else:
         ratio = residual / expected_residual(problem, subspace)[rows]

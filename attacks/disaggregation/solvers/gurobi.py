@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat
 
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.recovery import Columns
+from attacks.disaggregation.recovery import UNKNOWN, Columns
 from attacks.disaggregation.solvers.program import (
     COUNT_WEIGHT,
     ColumnProgram,
@@ -50,25 +50,41 @@ class Gurobi(Settings):
     ) -> Columns:
         """A column and an outcome for every client; see `Columns`. Uses no randomness."""
         found = Candidates.none(problem)
-        rows = np.flatnonzero(~out_of_reach(problem, subspace))
+        self.search(
+            problem, subspace, np.flatnonzero(~out_of_reach(problem, subspace)), found, progress=progress
+        )
+        return judge(problem, subspace, found, solver=self.name, prove=self.prove)
+
+    def search(
+        self,
+        problem: DisaggregationProblem,
+        subspace: Subspace,
+        clients: NDArray[np.intp],
+        found: Candidates,
+        *,
+        progress: Progress = silent,
+    ) -> None:
+        """Look for the columns of some clients, starting from what was found before."""
         try:
             import gurobipy
         except ImportError:
-            found.reason[rows] = "gurobi is not installed: pip install gurobipy"
-            return judge(problem, subspace, found, solver=self.name, prove=self.prove)
+            found.reason[clients] = "gurobi is not installed: pip install gurobipy"
+            return
         complement = orthogonal_complement(subspace)
         tolerance = None if self.form == "quadratic" else rounding_tolerance(problem, subspace)
         try:
             with gurobipy.Env(params={"OutputFlag": 0}) as environment:
-                for done, client in enumerate(rows):
-                    progress(done, len(rows))
-                    program = ColumnProgram.of(problem, complement, int(client), tolerance=tolerance)
+                for done, client in enumerate(clients.tolist()):
+                    progress(done, len(clients))
+                    program = ColumnProgram.of(problem, complement, client, tolerance=tolerance)
                     with _model(environment, program, self.time_limit_s) as model:
-                        self._one(model, program, subspace, int(client), found)
+                        if (found.columns[client] != UNKNOWN).all():
+                            model.update()
+                            model.setAttr("Start", model.getVars(), found.columns[client].tolist())
+                        self._one(model, program, subspace, client, found)
         except gurobipy.GurobiError as error:
             limited = "the problem is too large for Gurobi's size-limited licence"
-            found.reason[rows] = limited if error.errno == TOO_LARGE else f"gurobi: {error}"
-        return judge(problem, subspace, found, solver=self.name, prove=self.prove)
+            found.reason[clients] = limited if error.errno == TOO_LARGE else f"gurobi: {error}"
 
     def _one(
         self, model: Any, program: ColumnProgram, subspace: Subspace, client: int, found: Candidates

@@ -37,7 +37,7 @@ BATCH = 48
 """Points below which a batch costs no less: clients that are hard to find get several."""
 SETTLED = 1e3
 """Pushes a point's entry beyond every other of its window."""
-ENDURANCE = 4e12
+ENDURANCE = 3e11
 """Floating-point operations without a new column after which even a small batch gives up."""
 ZERO = 1e-2
 """Squared distance, in single precision, below which a binary column is taken to lie in an exact space."""
@@ -69,11 +69,23 @@ class Projection(Settings):
         progress: Progress = silent,
     ) -> Columns:
         """A column and an outcome for every client; see `Columns`."""
-        open_ = ~out_of_reach(problem, subspace)
-        found = Candidates.none(problem)
-        if open_.any():
-            _Search(problem, subspace, self, rng).run(np.flatnonzero(open_), found, progress)
+        found = self.search(problem, subspace, rng=rng, progress=progress)
         return judge(problem, subspace, found, solver=self.name, prove=self.prove)
+
+    def search(
+        self,
+        problem: DisaggregationProblem,
+        subspace: Subspace,
+        *,
+        rng: np.random.Generator,
+        progress: Progress = silent,
+    ) -> Candidates:
+        """The columns without the verdict, for a solver that goes on from here."""
+        found = Candidates.none(problem)
+        wanted = np.flatnonzero(~out_of_reach(problem, subspace))
+        if len(wanted):
+            _Search(problem, subspace, self, rng).run(wanted, found, progress)
+        return found
 
 
 class _Search:
