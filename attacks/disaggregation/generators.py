@@ -21,7 +21,7 @@ def generators(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = 
     whole = _rarest_independent(columns)
     if total is not None and np.array_equal(whole.sum(axis=0, dtype=np.int64), total):
         return whole
-    return _rarest_independent(_taken_apart(columns))
+    return _rarest_independent(taken_apart(columns))
 
 
 def suspects(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
@@ -37,26 +37,33 @@ def suspects(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = No
     return np.asarray(np.abs(weight - 1) > 1e-3)
 
 
-def _taken_apart(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Subtract from every column the largest other one inside it, until there is none.
+def taken_apart(columns: NDArray[np.uint8], *, slack: float = 0.0, same: float = 0.0) -> NDArray[np.uint8]:
+    """(n', rounds) columns without the others inside them, until none has another inside, each once.
 
-    The span stays the same: by induction on their size, the columns subtracted are in it.
+    Without `slack` the span stays the same. With noise, a column is inside another if all but a part `slack`
+    of its ones are, and two columns are one if they differ in no more than a part `same` of their ones.
     """
-    columns = columns[columns.any(axis=1)]
-    while len(columns):
-        columns = np.unique(columns, axis=0)
-        floats = columns.astype(np.float32)
-        size = floats.sum(axis=1)
-        inside = floats @ floats.T == size[None, :]  # column j lies inside column i
-        np.fill_diagonal(inside, False)
-        largest = np.where(inside, size[None, :], 0).argmax(axis=1)
-        divisible = inside.any(axis=1)
-        if not divisible.any():
-            break
-        apart = columns.copy()
-        apart[divisible] -= columns[largest[divisible]]
-        columns = apart
+    columns, before = columns[columns.any(axis=1)], -1
+    while before != int(columns.sum(dtype=np.int64)):
+        before = int(columns.sum(dtype=np.int64))
+        kept = np.zeros((0, columns.shape[1]), dtype=np.float32)
+        for row in np.argsort(columns.sum(axis=1), kind="stable"):
+            rest = _without(columns[row].astype(np.float32), kept, slack)
+            differing = np.abs(kept - rest).sum(axis=1)
+            if rest.any() and not (differing <= same * rest.sum()).any():
+                kept = np.concatenate((kept, rest[None]))
+        columns = kept.astype(np.uint8)
     return columns
+
+
+def _without(column: NDArray[np.float32], others: NDArray[np.float32], slack: float) -> NDArray[np.float32]:
+    """A column less the largest other inside it, as often as there is one that is really smaller."""
+    size = others.sum(axis=1)
+    while True:
+        inside = (others @ column >= (1 - slack) * size) & (size < (1 - 2 * slack) * column.sum())
+        if not inside.any():
+            return column
+        column = column * (1 - others[np.where(inside, size, 0).argmax()])
 
 
 def _rarest_independent(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:

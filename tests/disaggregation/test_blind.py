@@ -133,7 +133,9 @@ def test_the_same_seed_gives_the_same_recovery():
 def test_what_the_search_finds_lies_in_the_space():
     P = participation(12, clients=16, rounds=96, rate=0.2).astype(float)
     U = np.linalg.qr(P)[0]
-    search = ReflectionSearch(U, np.array([0.2]), starts=32, step=0.3, rng=np.random.default_rng(0))
+    search = ReflectionSearch(
+        U, np.array([0.2]), tolerance=(2e-5, 2e-5), starts=32, step=0.3, rng=np.random.default_rng(0)
+    )
     found = search.run(500).astype(float)
     assert len(found) >= 16
     assert np.abs(found - found @ U @ U.T).max() < 1e-6

@@ -1,8 +1,9 @@
 """Columns with no counts at all: what the sums alone give away.
 
-Without noise: `reflections` finds the binary columns of the space and `generators` tells single clients'
-columns from sums of several. With noise: `independence` finds soft columns and `decoding` the entries, with
-their probabilities. Neither knows a client's name; counts, if there are any, only say which column is whose.
+`reflections` finds the binary columns in or near the space, and `generators` tells single clients' columns
+from sums of several. Under noise `decoding` corrects the entries and says how likely they are; where the
+noise is too strong to find binary columns one by one, `independence` finds soft ones all together. Nothing
+here knows a client's name; counts, if there are any, only say which column is whose.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from pydantic import PositiveFloat, PositiveInt
 
 from attacks.disaggregation.attribution import attribute
 from attacks.disaggregation.coordinates import standardised_gram
-from attacks.disaggregation.decoding import decode
-from attacks.disaggregation.generators import generators, suspects
+from attacks.disaggregation.decoding import decode, near_columns
+from attacks.disaggregation.generators import generators, suspects, taken_apart
 from attacks.disaggregation.independence import LEVEL, independent_columns, one_level, split_in_two
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
-from attacks.disaggregation.reflections import ReflectionSearch
+from attacks.disaggregation.reflections import SAME, ReflectionSearch
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.verdict import Candidates, judge, out_of_reach
 from fedsim.progress import Progress, silent
@@ -38,6 +39,15 @@ SURE = 0.99
 DOUBTFUL = 0.9
 """Confidence in a column that is exactly in the space but could have been told apart from a sum only by
 its being rarer."""
+EXACT = (2e-5, 2e-5)
+NOISY = (1e-3, 0.2)
+"""Squared distance from the space per one at which a column is taken, at first and at most. A single wrong
+entry is worth one over the number of ones."""
+NOISY_ITERATIONS = 3000
+SLACK = 0.1
+"""Under noise, a column that holds nearly all of another one's ones is taken for a sum with it."""
+ENOUGH = 0.9
+"""Part of the clients below whose expected number of right columns a second method has a try."""
 ROTATIONS = 400
 """Steps of the independent component analysis; it settles in tens of them or, with too few rounds, never."""
 LEAST_CONFIDENCE = 0.5
@@ -78,7 +88,7 @@ class Blind(Settings):
             return judge(problem, subspace, Candidates.none(problem), solver=self.name)
         if subspace.exact:
             return self._exact(problem, subspace, rng, progress)
-        return self._noisy(problem, subspace, rng)
+        return self._noisy(problem, subspace, rng, progress)
 
     def _exact(
         self,
@@ -89,13 +99,13 @@ class Blind(Settings):
     ) -> Columns:
         rate, total = _rate(problem, subspace), _total(problem)
         rates = np.array(ANY_RATE if rate is None else (rate,))
-        every = self._search(subspace.basis, rates, rng).run(self.max_iterations, progress=progress)
+        every = self._search(subspace.basis, rates, EXACT, rng).run(self.max_iterations, progress=progress)
         columns = generators(every, total=total)
         size = columns.sum(axis=1, dtype=np.int64)
         busy = columns[size > BUSY * np.median(size)] if len(size) else columns
         if len(busy) > 1:
             basis = np.linalg.qr(busy.T.astype(np.float64))[0]
-            rarer = self._search(basis, busy.mean(axis=1) / 2, rng).run(SECOND_LOOK, whole=True)
+            rarer = self._search(basis, busy.mean(axis=1) / 2, EXACT, rng).run(SECOND_LOOK, whole=True)
             columns = generators(np.concatenate((columns, rarer)), total=total)
         if problem.counts is None:
             doubtful = suspects(columns, total=total if len(columns) == subspace.rank else None)
@@ -108,19 +118,40 @@ class Blind(Settings):
         return judge(problem, subspace, found, solver=self.name)
 
     def _search(
-        self, basis: NDArray[np.float64], rates: NDArray[np.float64], rng: np.random.Generator
+        self,
+        basis: NDArray[np.float64],
+        rates: NDArray[np.float64],
+        tolerance: tuple[float, float],
+        rng: np.random.Generator,
     ) -> ReflectionSearch:
-        return ReflectionSearch(basis, rates, starts=self.starts, step=self.step, rng=rng)
+        return ReflectionSearch(
+            basis, rates, tolerance=tolerance, starts=self.starts, step=self.step, rng=rng
+        )
 
-    def _noisy(self, problem: DisaggregationProblem, subspace: Subspace, rng: np.random.Generator) -> Columns:
+    def _noisy(
+        self,
+        problem: DisaggregationProblem,
+        subspace: Subspace,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> Columns:
         gram = standardised_gram(problem.aggregates)
         basis = np.linalg.eigh(gram)[1][:, -subspace.rank :]
         rate = _rate(problem, subspace)
-        level = LEVEL if rate is None else one_level(rate)
-        soft = independent_columns(basis, level=level, max_iterations=ROTATIONS, rng=rng)
-        decoded = decode(gram, split_in_two(soft))
-        columns, first = np.unique(decoded.columns.T, axis=0, return_index=True)
-        belief = decoded.confidence[first]
+        rates = np.array(ANY_RATE if rate is None else (rate,))
+        search = self._search(basis, rates, NOISY, rng)
+        near = search.run(min(self.max_iterations, NOISY_ITERATIONS), progress=progress)
+        near = taken_apart(near, slack=SLACK, same=SAME)
+        answers = [near_columns(near, basis)]
+        if len(near) >= subspace.rank:
+            answers.append(decode(gram, near.T))
+        if answers[-1].confidence.sum() < ENOUGH * subspace.rank:
+            level = LEVEL if rate is None else one_level(rate)
+            soft = independent_columns(basis, level=level, max_iterations=ROTATIONS, rng=rng)
+            answers.append(decode(gram, split_in_two(soft)))
+        best = max(answers, key=lambda answer: float(answer.confidence.sum()))
+        columns, first = np.unique(best.columns.T, axis=0, return_index=True)
+        belief = best.confidence[first]
         surest = np.argsort(-belief, kind="stable")
         return self._columns(problem, columns[surest], belief[surest], Outcome.LIKELY, HIDDEN)
 
