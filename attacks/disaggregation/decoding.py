@@ -24,6 +24,9 @@ LEAST_SQUARES_STEPS = 2
 """Steps that solve for a round's entries together; later ones trust the others' and are less noisy."""
 LEAST_NOISE = 1e-9
 """Relative to a round's energy; keeps sums without noise from dividing by zero."""
+TEMPER = 0.55
+"""Factor of the log odds. They treat the entries' errors as Gaussian and independent, which they are not;
+with this factor, of the columns given .9 about nine in ten were right (measured where many are wrong)."""
 QUIETEST = 0.2
 """Least noise of a round, relative to the middle one."""
 SURE = 40.0
@@ -65,7 +68,7 @@ def decode(K: NDArray[np.float64], columns: NDArray[np.uint8], *, max_iterations
         before, P = P, (P + expit(log_odds)) / 2
         if np.abs(P - before).max() < SETTLED:
             break
-    return Decoded((log_odds > 0).astype(np.uint8), log_odds)
+    return Decoded((log_odds > 0).astype(np.uint8), TEMPER * log_odds)
 
 
 def near_columns(columns: NDArray[np.uint8], basis: NDArray[np.float64]) -> Decoded:
