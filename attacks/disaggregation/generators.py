@@ -27,14 +27,19 @@ def generators(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = 
 def suspects(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
     """(n,) columns that may be another client's column more, or less: those disjoint from some other.
 
-    With the `total` that a complete set of columns must have, the suspects are those that do not enter it
-    exactly once.
+    The `total` that a complete set of columns must have narrows this down. Suspect are columns that do not
+    enter it exactly once; and where one lies inside another, it may belong to any that it is disjoint from.
     """
     floats = columns.astype(np.float64)
+    common = floats @ floats.T
+    disjoint = common == 0
     if total is None:
-        return np.asarray((floats @ floats.T == 0).any(axis=1))
+        return np.asarray(disjoint.any(axis=1))
     weight = np.linalg.lstsq(floats.T, total.astype(np.float64), rcond=None)[0]
-    return np.asarray(np.abs(weight - 1) > 1e-3)
+    inside = common == np.diag(common)[None, :]  # column j lies inside column i
+    np.fill_diagonal(inside, False)
+    movable = inside.any(axis=0)
+    return np.asarray((np.abs(weight - 1) > 1e-3) | inside.any(axis=1) | disjoint[:, movable].any(axis=1))
 
 
 def taken_apart(columns: NDArray[np.uint8], *, slack: float = 0.0, same: float = 0.0) -> NDArray[np.uint8]:
