@@ -6,6 +6,8 @@ cannot be recovered from it is a result of the attack.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,13 +36,15 @@ class DisaggregationProblem:
     have no names. `num_clients` is how many clients the sums hold; None means the report's clients, or
     without a report: to be read off the spectrum. It may exceed the report's clients (some never
     answered and are not named), not fall below them. `cohort_sizes` (rounds,) is the number of clients
-    in each sum, if the server knows it.
+    in each sum, if the server knows it. `layer_shapes` are the shapes of the model's tensors in the order
+    of the coordinates, output dimension first: under noise they make coordinates comparable.
     """
 
     aggregates: NDArray[Any]
     counts: ParticipationReport | None
     num_clients: int | None = field(default=None, kw_only=True)
     cohort_sizes: ArrayLike | None = field(default=None, kw_only=True)
+    layer_shapes: Sequence[tuple[int, ...]] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_aggregates(self.aggregates)
@@ -49,6 +53,8 @@ class DisaggregationProblem:
             self._check_counts(self.counts)
         if self.cohort_sizes is not None:
             object.__setattr__(self, "cohort_sizes", self._checked_cohort_sizes())
+        if self.layer_shapes is not None:
+            self._check_layer_shapes(self.layer_shapes)
 
     @property
     def rounds(self) -> int:
@@ -93,6 +99,16 @@ class DisaggregationProblem:
             row = counts.describe_row(int(np.argmax(beyond)))
             raise ProblemError(f"counts: {row}: there are only {self.rounds} rounds of aggregates")
         _ = self.windows  # derives disjoint windows, and so finds contradictions between counts
+
+    def _check_layer_shapes(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        for shape in shapes:
+            if any(side < 1 for side in shape):
+                raise ProblemError(f"layer_shapes: {shape} is not the shape of a tensor (sides of 1 or more)")
+        entries = sum(math.prod(shape) for shape in shapes)
+        if entries != self.dim:
+            raise ProblemError(
+                f"layer_shapes: {entries} entries in all, expected the {self.dim} of an update"
+            )
 
     def _checked_cohort_sizes(self) -> NDArray[np.int64]:
         sizes = np.asarray(self.cohort_sizes)

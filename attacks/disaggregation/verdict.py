@@ -20,6 +20,9 @@ CLEAR = 0.3
 """Under noise: distance² relative to that of a random column with the same counts; wrong columns that a
 solver settles on come down to about twice this, right ones stay below until the method fails."""
 
+EVEN = 0.5
+"""Probability from which a column is called likely."""
+
 
 @dataclass(eq=False)
 class Candidates:
@@ -102,34 +105,44 @@ def expected_residual(problem: DisaggregationProblem, subspace: Subspace) -> NDA
 
 
 def judge(
-    problem: DisaggregationProblem, subspace: Subspace, found: Candidates, *, solver: str, prove: bool = True
+    problem: DisaggregationProblem,
+    subspace: Subspace,
+    found: Candidates,
+    *,
+    solver: str,
+    prove: bool = True,
+    belief: NDArray[np.float64] | None = None,
 ) -> Columns:
     """An outcome for every client.
 
     `proved` needs: counts that fix every entry; or a space that is exact and certain to hold the column
     (its rank is the number of clients that can have taken part), a column that lies in it and has the
     exact counts, and a proof that no other does, which is sought here if `prove`. Without it the column is
-    `consistent`.
+    `consistent`. Under noise a solver that knows the probability of its columns says so with `belief` (K,),
+    and distances don't count.
     """
     columns, windows, K = found.columns.copy(), problem.windows, len(problem.clients)
     fixed = determined(problem)
     columns[fixed] = windows.known()[fixed].astype(np.uint8)
-    verdict = _Verdict(np.full(K, Outcome.UNRESOLVED, dtype="<U10"), np.zeros(K), found.reason.copy())
+    doubtful = np.zeros(K) if belief is None or subspace.exact else belief.copy()
+    verdict = _Verdict(np.full(K, Outcome.UNRESOLVED, dtype="<U10"), doubtful, found.reason.copy())
     # A column of zeros lies in every space: only counts can speak for it.
     rows = np.flatnonzero((columns != UNKNOWN).all(axis=1) & (columns == 1).any(axis=1) & ~fixed)
     residual = subspace.residual(columns[rows])
     if subspace.exact:
         near = _lies_in(subspace, columns[rows], residual)
-        outcome, belief = (Outcome.CONSISTENT if windows.exact else Outcome.LIKELY), np.full(len(rows), 0.99)
+        outcome, chance = (Outcome.CONSISTENT if windows.exact else Outcome.LIKELY), np.full(len(rows), 0.99)
+    elif belief is not None:
+        near, outcome, chance = belief[rows] >= EVEN, Outcome.LIKELY, belief[rows]
     else:
         ratio = residual / expected_residual(problem, subspace)[rows]
-        near, outcome, belief = ratio < CLEAR, Outcome.LIKELY, 1 - ratio
-    rows, belief = rows[near], belief[near]
+        near, outcome, chance = ratio < CLEAR, Outcome.LIKELY, 1 - ratio
+    rows, chance = rows[near], chance[near]
     if not windows.complete:
-        rows, belief = _attributed(windows, columns, rows, belief)
+        rows, chance = _attributed(windows, columns, rows, chance)
     met = windows.of(rows).meet(columns[rows])
-    rows, belief = rows[met], belief[met]
-    verdict.give(rows, outcome, belief)
+    rows, chance = rows[met], chance[met]
+    verdict.give(rows, outcome, chance)
     # Rank A = number of clients that can have taken part: then col A = col P holds every column.
     if subspace.exact and windows.exact and subspace.rank == active_clients(problem, subspace):
         proved = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)

@@ -13,9 +13,12 @@ from attacks.disaggregation.solvers.auto import Auto
 from attacks.disaggregation.solvers.blind import Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.highs import Highs
+from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
 from fedsim.settings import BY_NAME
 
-Solver = Annotated[Projection | Highs | Gurobi | Blind | Auto, Field(discriminator="name"), BY_NAME]
+Solver = Annotated[
+    Projection | MessagePassing | Highs | Gurobi | Blind | Auto, Field(discriminator="name"), BY_NAME
+]
 
-__all__ = ["Auto", "Blind", "Gurobi", "Highs", "Projection", "Solver"]
+__all__ = ["Auto", "Blind", "Gurobi", "Highs", "MessagePassing", "Projection", "Solver"]

@@ -9,7 +9,9 @@ from pydantic import NonNegativeFloat
 
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import Columns
+from attacks.disaggregation.solvers.blind import Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
+from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.verdict import judge, out_of_reach, resolved
@@ -21,11 +23,13 @@ FEW = 8
 
 
 class Auto(Settings):
-    """Projections for all clients, then a mixed-integer program for the few they leave behind.
+    """Projections without noise, message passing with it, and no counts at all for the blind solver.
 
-    The program is tried where it has a chance: no noise, complete counts, and few clients left. They share
-    `repair_time_limit_s`; 0 leaves them unresolved. How far a program gets within a limit depends on the
-    machine, so that a recovery is reproducible everywhere only without it or when nobody is left.
+    Noise shows in the spectrum: without it the singular values end at the number of clients, up to
+    rounding. What projections leave goes to a mixed-integer program where that has a chance: complete
+    counts, and few clients left. They share `repair_time_limit_s`; 0 leaves them unresolved. How far a
+    program gets within a limit depends on the machine, so that a recovery is reproducible everywhere only
+    without it or when nobody is left.
     """
 
     name: Literal["auto"] = "auto"
@@ -40,10 +44,17 @@ class Auto(Settings):
         progress: Progress = silent,
     ) -> Columns:
         """A column and an outcome for every client; see `Columns`."""
+        if problem.counts is None:
+            return Blind().solve(problem, subspace, rng=rng, progress=progress)
+        if not subspace.exact:
+            return MessagePassing().solve(problem, subspace, rng=rng, progress=progress)
         found = Projection().search(problem, subspace, rng=rng, progress=progress)
         left = np.flatnonzero(~out_of_reach(problem, subspace) & ~resolved(subspace, found))
-        suits = subspace.exact and problem.windows.complete
-        if suits and self.repair_time_limit_s and 0 < len(left) <= max(len(problem.clients) // FEW, 1):
+        if (
+            problem.windows.complete
+            and self.repair_time_limit_s
+            and 0 < len(left) <= max(len(problem.clients) // FEW, 1)
+        ):
             repair = Gurobi(time_limit_s=self.repair_time_limit_s / len(left), prove=False)
             repair.search(problem, subspace, left, found, progress=progress)
         return judge(problem, subspace, found, solver=self.name)

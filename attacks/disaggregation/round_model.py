@@ -1,0 +1,160 @@
+"""The sums as samples of a Gaussian process over rounds, and its leave-one-out predictions.
+
+Every entry of A is, over the rounds, a sample of one process with covariance
+
+    Ω = κ ∘ (X S Xᵀ) + N,
+
+where X (rounds × clients + 1) holds the expected participation of each client and, last, the cohort sizes:
+the clients' common mean is a client that takes part once per participant. S are the energies of the
+updates, N is noise, and κ says how far an update of one round resembles the same client's in another: 1
+everywhere if the model is held fixed; exp(−distance) if it moves, with a speed that may itself change.
+
+All that is needed of A is its Gram matrix K. Who took part in round r is judged with updates that were
+estimated from the *other* rounds: an estimate that contains a round's own noise agrees with that round
+whoever took part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+STILL = 0.02
+"""Total drift over all rounds below which the model counts as fixed."""
+FIRST_DRIFT = 0.3
+"""Total drift that is tried first."""
+STEPS = {"client": 0.2, "mean": 0.4, "drift": 0.3, "bend": 0.5}
+"""Steps of the search, in natural logarithms (and absolute for the bend)."""
+NOISE_STEP = 0.2
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Energy of one `client`'s update and of the common `mean`; `drift`: lengths that updates move in all.
+
+    `bend` is the logarithm of the speed of drift at the end over that at the start.
+    """
+
+    client: float
+    mean: float
+    drift: float = 0.0
+    bend: float = 0.0
+
+    def kernel(self, rounds: int) -> NDArray[np.float64] | None:
+        """κ (rounds, rounds), or None where it is 1 everywhere."""
+        if self.drift == 0:
+            return None
+        time = (np.arange(rounds) + 0.5) / rounds - 0.5
+        place = np.cumsum(self.drift / rounds * np.exp(self.bend * time))
+        return np.asarray(np.exp(-np.abs(place[:, None] - place)))
+
+    def neighbours(self, name: str) -> list[Scales]:
+        """The scales with one of them a step up and a step down, as far as that makes sense."""
+        value, step = getattr(self, name), STEPS[name]
+        if name == "bend":
+            return [replace(self, bend=value + step), replace(self, bend=value - step)] if self.drift else []
+        if name == "drift" and value == 0:
+            return [replace(self, drift=FIRST_DRIFT)]
+        moved = [
+            replace(self, **{name: value * np.exp(step)}),
+            replace(self, **{name: value * np.exp(-step)}),
+        ]
+        return [replace(s, drift=0.0, bend=0.0) if 0 < s.drift < STILL else s for s in moved]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundModel:
+    """The process given what is believed about P.
+
+    `gram` K (R, R); `design` X (R, n+1), the last column being cohort sizes; `doubt` (R, n) the variances
+    of the participations around X; `scales`; `noise` (R,), the diagonal of N without the part from doubt.
+    """
+
+    gram: NDArray[np.float64]
+    design: NDArray[np.float64]
+    doubt: NDArray[np.float64]
+    scales: Scales
+    noise: NDArray[np.float64]
+
+    @property
+    def energies(self) -> NDArray[np.float64]:
+        """(n+1,) the diagonal of S."""
+        energies = np.full(self.design.shape[1], self.scales.client)
+        energies[-1] = self.scales.mean
+        return energies
+
+    def covariance(self) -> NDArray[np.float64]:
+        """Ω: participation that is in doubt adds noise of its own."""
+        X = self.design
+        omega = (X * self.energies) @ X.T
+        kernel = self.scales.kernel(len(X))
+        if kernel is not None:
+            omega *= kernel
+        omega[np.diag_indices_from(omega)] += self.noise + self.scales.client * self.doubt.sum(axis=1)
+        return omega
+
+    def misfit(self) -> float:
+        """Minus twice the log-likelihood per entry of an update, up to a constant."""
+        factor = cho_factor(self.covariance(), lower=True, check_finite=False)
+        fit = float(np.trace(cho_solve(factor, self.gram, check_finite=False)))
+        return 2 * float(np.log(np.diag(factor[0])).sum()) + fit
+
+    def fitted(self) -> RoundModel:
+        """The model after one round of coordinate search for more likely scales and noise."""
+        best, least = self, self.misfit()
+        for name in STEPS:
+            for scales in best.scales.neighbours(name):
+                # The first step from a fixed to a moving model must take back what was noise till then.
+                starts = name == "drift" and best.scales.drift == 0
+                trial = replace(best, scales=scales, noise=best.noise * (0.8 if starts else 1.0))
+                if (misfit := trial.misfit()) < least:
+                    best, least = trial, misfit
+                    break
+        for step in (NOISE_STEP, -NOISE_STEP):
+            trial = replace(best, noise=best.noise * np.exp(step))
+            if trial.misfit() < least:
+                return trial
+        return best
+
+
+class LeaveOneOut:
+    """Updates predicted for each round from all the others, as inner products with that round.
+
+    `variance` (R,): of an entry of round r given the other rounds. `residual` (R,): energy of the
+    difference between round r and its prediction, in the same units.
+    """
+
+    def __init__(self, model: RoundModel) -> None:
+        self.weighted = model.design * model.energies
+        self.kernel = model.scales.kernel(len(model.design))
+        self.inverse = np.asarray(np.linalg.inv(model.covariance()), dtype=np.float64)
+        self.filtered = self.inverse @ model.gram
+        self.energy = self.filtered @ self.inverse
+        self.variance = 1 / np.diag(self.inverse)
+        self.residual = self.variance**2 * np.maximum(np.diag(self.energy), 0)
+
+    def products(self, rounds: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For some rounds r: ⟨ĝ_k, A_r⟩ (b, n+1), and ⟨ĝ_j, ĝ_k⟩ (b, n+1, n+1), ĝ without round r.
+
+        Removing a round from Ω is a rank-one change of its inverse.
+        """
+        own = np.arange(len(self.variance))[rounds]
+        v = self.variance[own, None]
+        energy_own = np.diag(self.energy)[own, None]
+        C = self.weighted if self.kernel is None else self.weighted * self.kernel[own][:, :, None]
+        o, e = (_dot(matrix[own], C) for matrix in (self.inverse, self.energy))
+        with_round = _dot(self.filtered.T[own], C) - v * np.diag(self.filtered)[own, None] * o
+        if self.kernel is None:
+            among = np.broadcast_to(C.T @ self.energy @ C, (len(own), C.shape[1], C.shape[1]))
+        else:
+            among = np.matmul(C.transpose(0, 2, 1), self.energy @ C)
+        cross = (v * o)[:, :, None] * (e - 0.5 * v * energy_own * o)[:, None, :]
+        return with_round, among - cross - cross.transpose(0, 2, 1)
+
+
+def _dot(rows: NDArray[np.float64], C: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(b, n) each row with its own C (b, R, n), or with the one C (R, n)."""
+    return np.asarray(rows @ C if C.ndim == 2 else np.matmul(rows[:, None, :], C)[:, 0])

@@ -1,0 +1,196 @@
+"""Recovery under noise: each part against its definition, and the whole on planted problems."""
+
+import itertools
+
+import numpy as np
+import pytest
+from planted import blurred, right
+
+from analytics import ParticipationReport, windowed_counts
+from attacks.disaggregation import DisaggregationProblem, ProblemError, disaggregate
+from attacks.disaggregation.detection import COHORT_SD, detect
+from attacks.disaggregation.recovery import Outcome
+from attacks.disaggregation.round_model import LeaveOneOut, RoundModel, Scales
+from attacks.disaggregation.solvers import MessagePassing
+from attacks.disaggregation.whitening import cap_spectrum, level_rounds, whitened_gram
+from attacks.disaggregation.window_posterior import WindowPosterior
+from attacks.disaggregation.windows import Windows
+
+REPORTS = {
+    "exact": ParticipationReport.from_rows([("a", 0, 4, 2), ("a", 4, 7, 1), ("b", 0, 4, 0), ("b", 4, 7, 3)]),
+    "missing": ParticipationReport.from_rows([("a", 0, 4, 1), ("a", 4, 7, None), ("b", 2, 5, 2)]),
+    "noisy": ParticipationReport.from_rows(
+        [("a", 0, 4, 1.4), ("a", 4, 7, 0.2), ("b", 0, 4, 2.7), ("b", 4, 7, 3.1)], noise_sd=0.6
+    ),
+}
+
+
+def enumerated(windows, rates, evidence, client):
+    """Every column of seven rounds with its logarithmic weight."""
+    columns = np.array(list(itertools.product((0, 1), repeat=7)))
+    odds = evidence[client] + np.log(rates[client] / (1 - rates[client]))
+    weight = columns @ odds
+    for row in windows.constraints(client):
+        off = columns[:, row.start : row.stop].sum(axis=1) - row.count
+        weight += -0.5 * (off / row.sd) ** 2 if row.sd > 0 else np.where(off == 0, 0, -np.inf)
+    return columns, weight
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_window_posterior_sums_over_all_columns(name):
+    rng = np.random.default_rng(0)
+    windows = Windows.from_report(REPORTS[name], 7)
+    rates, evidence = rng.uniform(0.1, 0.6, (2, 7)), 3 * rng.standard_normal((2, 7))
+    posterior = WindowPosterior(windows, rates)
+    mean = posterior.mean(evidence)
+    best, log_chance = posterior.best(evidence)
+    for client in range(2):
+        columns, weight = enumerated(windows, rates, evidence, client)
+        chance = np.exp(weight - np.logaddexp.reduce(weight))
+        np.testing.assert_allclose(mean[client], chance @ columns, atol=1e-12)
+        np.testing.assert_array_equal(best[client], columns[chance.argmax()])
+        assert np.exp(log_chance[client]) == pytest.approx(chance.max())
+
+
+@pytest.mark.parametrize("scales", [Scales(0.5, 0.1), Scales(0.5, 0.1, drift=1.5, bend=1.0)])
+def test_leave_one_out_is_a_prediction_from_the_other_rounds(scales):
+    rng = np.random.default_rng(1)
+    A = rng.standard_normal((9, 30))
+    X = np.concatenate((rng.random((9, 4)), rng.integers(1, 4, (9, 1))), axis=1)
+    model = RoundModel(A @ A.T, X, 0.1 * rng.random((9, 4)), scales, rng.uniform(0.2, 1, 9))
+    others = LeaveOneOut(model)
+    with_round, among = others.products(slice(3, 6))
+    kernel = scales.kernel(9)
+    kernel = np.ones((9, 9)) if kernel is None else kernel
+    omega = model.covariance()
+    for i, r in enumerate(range(3, 6)):
+        rest = np.delete(np.arange(9), r)
+        weights = np.linalg.inv(omega[np.ix_(rest, rest)])
+        updates = (model.energies[:, None] * X[rest].T * kernel[r, rest]) @ weights @ A[rest]
+        np.testing.assert_allclose(with_round[i], updates @ A[r], atol=1e-9)
+        np.testing.assert_allclose(among[i], updates @ updates.T, atol=1e-9)
+        left = A[r] - X[r] @ updates
+        assert others.residual[r] == pytest.approx(left @ left)
+
+
+def test_fitting_never_makes_the_sums_less_likely():
+    rng = np.random.default_rng(2)
+    A = rng.standard_normal((12, 40))
+    X = np.concatenate((rng.random((12, 3)), np.ones((12, 1))), axis=1)
+    model = RoundModel(A @ A.T / 40, X, np.zeros((12, 3)), Scales(5.0, 5.0), np.full(12, 0.1))
+    assert model.fitted().misfit() < model.misfit()
+
+
+@pytest.mark.parametrize("missing", [None, np.array([0.5, -1.0])])
+def test_detection_is_the_best_linear_estimate(missing):
+    rng = np.random.default_rng(3)
+    root = rng.standard_normal((2, 5, 8))
+    J, j = root @ root.transpose(0, 2, 1), rng.standard_normal((2, 5))
+    doubt = rng.uniform(0.01, 0.2, (2, 5)) * [1, 1, 0, 1, 0]
+    shift, variance = detect(J, j, doubt, missing)
+    for r in range(2):
+        cohort = 0 if missing is None else 1 / COHORT_SD**2
+        J_r, j_r = J[r] + cohort, j[r] + (0 if missing is None else cohort * missing[r])
+        Q = np.linalg.inv(np.diag(doubt[r]) + np.linalg.inv(J_r))
+        np.testing.assert_allclose(shift[r], Q @ np.linalg.solve(J_r, j_r) / np.diag(Q))
+        np.testing.assert_allclose(variance[r], 1 / np.diag(Q) - doubt[r])
+
+
+def test_whitening_undoes_the_scales_of_a_layers_rows_and_columns():
+    rng = np.random.default_rng(4)
+    plain = rng.standard_normal((40, 12, 20))
+    scaled = rng.uniform(0.7, 1.4, (12, 1)) * plain * rng.uniform(0.7, 1.4, 20)
+    sizes = np.full(40, 5.0)
+    expected, found = (whitened_gram(x.reshape(40, -1), sizes, [(12, 20)]) for x in (plain, scaled))
+    assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
+
+
+def test_whitening_takes_out_the_common_mean():
+    rng = np.random.default_rng(5)
+    P = (rng.random((30, 6)) < 0.4).astype(float)
+    sizes, G = P.sum(axis=1), rng.standard_normal((6, 50))
+    apart, together = (whitened_gram(P @ (G + shift), sizes, [(50,)]) for shift in (0, 100 * rng.random(50)))
+    np.testing.assert_allclose(together, apart, atol=1e-2)
+
+
+def test_capping_and_levelling_change_only_what_they_say():
+    rng = np.random.default_rng(6)
+    A = rng.standard_normal((20, 50))
+    K = A @ A.T
+    values = np.linalg.eigvalsh(cap_spectrum(K, 4))
+    np.testing.assert_allclose(values, np.minimum(np.linalg.eigvalsh(K), np.linalg.eigvalsh(K)[-4]))
+    growth = np.exp(np.linspace(0, 2, 20))
+    sizes = np.full(20, 3.0)
+    np.testing.assert_allclose(level_rounds(K * np.outer(growth, growth), sizes), level_rounds(K, sizes))
+
+
+def drifting(seed, *, drift, noise_sd, clients=24, rounds=96, dim=3000):
+    """Updates that wander: each round's resemble the last one's, as those of a model in training."""
+    rng = np.random.default_rng(seed)
+    P = (rng.random((rounds, clients)) < 0.12).astype(np.uint8)
+    keep = np.exp(-drift / rounds)
+    G = rng.standard_normal((clients, dim))
+    A = np.empty((rounds, dim))
+    for r in range(rounds):
+        A[r] = P[r] @ G + noise_sd * np.sqrt(P[r].sum()) * rng.standard_normal(dim)
+        G = keep * G + np.sqrt(1 - keep**2) * rng.standard_normal(G.shape)
+    return DisaggregationProblem(A, windowed_counts(P, 8), cohort_sizes=P.sum(axis=1)), P
+
+
+@pytest.mark.parametrize(("drift", "noise_sd"), [(0.0, 1.0), (1.0, 0.2)], ids=["fixed model", "moving model"])
+def test_recovers_columns_under_noise_and_drift(drift, noise_sd):
+    problem, P = drifting(7, drift=drift, noise_sd=noise_sd)
+    recovery = disaggregate(problem, "auto", rng=np.random.default_rng(0))
+    assert recovery.solver == "message_passing"
+    assert right(recovery.participation, P).all()
+    assert (recovery.outcome == Outcome.LIKELY).all()
+    assert (recovery.confidence > 0.9).all()
+
+
+def test_what_noise_drowns_is_unresolved_with_the_reason():
+    problem, _ = drifting(8, drift=0.0, noise_sd=30.0, dim=500)
+    recovery = disaggregate(problem, MessagePassing(repairs=0), rng=np.random.default_rng(0))
+    unresolved = recovery.outcome == Outcome.UNRESOLVED
+    assert unresolved.mean() > 0.9
+    assert all("no column is likely" in reason for reason in recovery.reason[unresolved])
+    assert (recovery.confidence[unresolved] < 0.5).all()
+
+
+def test_recovery_does_not_depend_on_the_scale_of_the_updates():
+    problem, P = drifting(9, drift=0.0, noise_sd=0.5)
+    tiny = DisaggregationProblem(problem.aggregates * 1e-6, problem.counts, cohort_sizes=problem.cohort_sizes)
+    recovery = disaggregate(tiny, MessagePassing(), rng=np.random.default_rng(0))
+    assert right(recovery.participation, P).all()
+
+
+@pytest.mark.parametrize("shapes", [[(3000,), (1,)], [(30, 100), ()], [(-30, -100)]])
+def test_layer_shapes_must_fit_the_updates(shapes):
+    problem, _ = drifting(10, drift=0.0, noise_sd=0.5)
+    with pytest.raises(ProblemError, match="layer_shapes"):
+        DisaggregationProblem(problem.aggregates, problem.counts, layer_shapes=shapes)
+
+
+@pytest.mark.parametrize("known", ["missing", "noisy", "without cohort sizes"])
+def test_recovers_with_less_than_exact_counts_and_cohorts(known):
+    problem, P = drifting(11, drift=0.0, noise_sd=0.5)
+    report = problem.counts
+    if known == "missing":
+        report = blurred(report, np.random.default_rng(0), known=0.8)
+    if known == "noisy":
+        report = blurred(report, np.random.default_rng(0), sd=0.4)
+    sizes = None if known == "without cohort sizes" else problem.cohort_sizes
+    blurry = DisaggregationProblem(problem.aggregates, report, cohort_sizes=sizes)
+    recovery = disaggregate(blurry, MessagePassing(), rng=np.random.default_rng(0))
+    assert right(recovery.participation, P).all()
+
+
+def test_clients_with_the_same_counts_are_not_told_apart():
+    problem, P = drifting(12, drift=0.0, noise_sd=0.2)
+    total = windowed_counts(P, len(P))
+    recovery = disaggregate(
+        DisaggregationProblem(problem.aggregates, total),
+        MessagePassing(repairs=0),
+        rng=np.random.default_rng(0),
+    )
+    shared = np.array([(total.count == count).sum() > 1 for count in total.count])
+    assert (recovery.confidence[shared] <= 0.5).all()
