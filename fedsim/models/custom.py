@@ -36,7 +36,7 @@ _FACTORY_ERRORS = (
 class Custom(Settings):
     """Your own network: `factory = "module:function"`, called with (image_shape, classes).
 
-    The module is looked for in the current folder, then where Python finds modules; it is run, so use a
+    The module is looked for where Python finds modules, then in the current folder; it is run, so use a
     scenario file of somebody else's with the care that its code deserves. `image_shape` is (channels,
     height, width), and the factory returns an `nn.Module` from (n, *image_shape) to (n, classes) logits.
 
@@ -74,19 +74,20 @@ class Custom(Settings):
 
 def _import(name: str) -> Any:
     folder = str(Path.cwd())
-    sys.path.insert(0, folder)
+    if folder not in sys.path:
+        # For good: what the factory imports when it is called, and what worker processes import to unpack
+        # its network, is looked for in the same places. Last, so that a file there hides no package.
+        sys.path.append(folder)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise UserError(
-                f"model.factory: there is no module {name!r}, neither in {folder} nor where Python looks"
+                f"model.factory: there is no module {name!r}, neither where Python looks nor in {folder}"
             ) from error
         raise UserError(f"model.factory: {name} cannot be imported: {error}") from error
     except (ImportError, SyntaxError) as error:
         raise UserError(f"model.factory: {name} cannot be imported: {error}") from error
-    finally:
-        sys.path.remove(folder)
 
 
 @contextmanager

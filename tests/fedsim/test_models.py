@@ -86,6 +86,10 @@ def double(image_shape, classes):
 def broken(image_shape, classes):
     return undefined_name
 
+def late(image_shape, classes):
+    from own_sibling import network
+    return network(image_shape, classes)
+
 class Nested:
     factory = staticmethod(small)
 
@@ -100,8 +104,10 @@ number = 7
 @pytest.fixture
 def own_module(tmp_path, monkeypatch):
     """A folder with a user's modules in it, in which the command is run."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
     for name, content in {
         "own_networks": OWN,
+        "own_sibling": "from own_networks import small as network",
         "own_syntax": "def (",
         "own_imports": "import no_such_package",
         "own_names": "from torch import no_such_name",
@@ -111,7 +117,9 @@ def own_module(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("factory", ["own_networks:small", "own_networks:Nested.factory"])
+@pytest.mark.parametrize(
+    "factory", ["own_networks:small", "own_networks:Nested.factory", "own_networks:late"]
+)
 def test_custom_network(own_module, factory):
     module = build(Custom(factory=factory))
     again = build(Custom(factory=factory))
