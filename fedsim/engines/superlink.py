@@ -16,7 +16,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from pathlib import Path
 import httpx
 from flwr.common.constant import Status, SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
-from flwr.proto.control_pb2 import ListRunsRequest, StartRunRequest
+from flwr.proto.control_pb2 import ListRunsRequest, StartRunRequest, StreamLogsRequest
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
@@ -33,7 +33,7 @@ from fedsim.errors import RunFailedError
 
 _LOOPBACK = "127.0.0.1"
 _START_LIMIT_S = 120
-_STOP_LIMIT_S = 10
+_STOP_LIMIT_S = 5
 _POLL_S = 0.5
 _OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -47,6 +47,8 @@ class SuperLink:
     """A running SuperLink that takes app bundles and says what became of their runs."""
 
     address: str
+    logs: Path
+    """The folder where everybody's log is kept if a run fails."""
     processes: dict[str, subprocess.Popen[bytes]]
     """Everything that has to stay alive for a run to end well, by name."""
 
@@ -71,8 +73,11 @@ class SuperLink:
                 self._check_processes()
                 meanwhile()
                 time.sleep(_POLL_S)
-        if status.sub_status != SubStatus.COMPLETED:
-            raise RunFailedError(f"the run has {status.sub_status}: {status.details or 'no reason given'}")
+            if status.sub_status != SubStatus.COMPLETED:
+                # What the server's process prints goes to the SuperLink, and nowhere else.
+                parts = control.StreamLogs(StreamLogsRequest(run_id=run_id))
+                (self.logs / "serverapp.log").write_text("".join(part.log_output for part in parts))
+                raise RunFailedError(f"the run {status.sub_status}: {status.details or 'no reason given'}")
 
     def wait_until_healthy(self) -> None:
         """Return once the SuperLink answers."""
@@ -123,41 +128,47 @@ def private_superlink(*, nodes: int) -> Iterator[SuperLink]:
     address = f"{_LOOPBACK}:{port}"
     try:
         with ExitStack() as stack:
-            link = SuperLink(address, {})
-
-            def start(name: str, *command: str) -> None:
-                link.processes[name] = stack.enter_context(_running(home / name, *command))
-
-            start(
-                "superlink",
+            superlink = _start(
+                home / "superlink",
                 *("flower-superlink", "--insecure", "--host", _LOOPBACK, "--port", str(port)),
                 *(["--simulation"] if nodes == 0 else []),
             )
+            stack.callback(_stop, [superlink])
+            link = SuperLink(address, home, {"superlink": superlink})
             link.wait_until_healthy()
+            # The nodes end first, all at once: each says goodbye to the SuperLink.
+            supernodes: list[subprocess.Popen[bytes]] = []
+            stack.callback(_stop, supernodes)
             for node, node_port in enumerate(node_ports):
-                start(
-                    f"supernode-{node}",
+                name = f"supernode-{node}"
+                supernode = _start(
+                    home / name,
                     *("flower-supernode", "--insecure", "--superlink", address),
                     *("--host", _LOOPBACK, "--port", str(node_port)),
                     *("--node-config", f"partition-id={node} num-partitions={nodes}"),
                 )
+                supernodes.append(supernode)
+                link.processes[name] = supernode
             yield link
     except RunFailedError as error:
-        raise RunFailedError(f"{error} (logs: {home}/*/log)") from error
+        raise RunFailedError(f"{error} (logs: {home}/*.log)") from error
     except BaseException:
-        shutil.rmtree(home)
+        _remove(home)
         raise
-    shutil.rmtree(home)
+    _remove(home)
 
 
-@contextmanager
-def _running(home: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with its own Flower home and log; what it has started itself ends with it."""
+def _remove(home: Path) -> None:
+    """Remove the Flower homes; a task process on its way out may still hold a file in one."""
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _start(home: Path, *command: str) -> subprocess.Popen[bytes]:
+    """Start a process with a Flower home of its own, and its log beside that."""
     home.mkdir()
-    scripts = sysconfig.get_path("scripts")
-    path = os.pathsep.join(filter(None, (scripts, os.environ.get("PATH"))))
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(
+    path = os.pathsep.join(filter(None, (sysconfig.get_path("scripts"), os.environ.get("PATH"))))
+    with home.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(
             command,
             env={**os.environ, **_OFFLINE, "FLWR_HOME": str(home), "PATH": path},
             stdin=subprocess.DEVNULL,
@@ -166,17 +177,27 @@ def _running(home: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
             # Ctrl-C reaches fedsim alone, which then ends the others, each with its group.
             start_new_session=True,
         )
-    try:
-        yield process
-    finally:
-        # A SuperLink's task processes form a group of their own; they watch their parents and follow.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes and what they have started.
+
+    A SuperLink's task processes form groups of their own; they watch their parents and follow them.
+    """
+    for process in processes:
+        _signal_group(process, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_LIMIT_S
+    for process in processes:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_LIMIT_S)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(max(0.0, deadline - time.monotonic()))
+    for process in processes:
+        _signal_group(process, signal.SIGKILL)
         process.wait()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def _free_ports(number: int) -> list[int]:

@@ -7,7 +7,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedsim.aggregation import TrustedAggregation
+from fedsim.aggregation import TrustedAggregation, discover
 from fedsim.diary import Diary, answer_diary_queries, diary_mod, read_diaries
 from fedsim.engines.inline import InlineGrid
 from fedsim.flower import COHORT_SIZE, WEIGHT, client_number, enter_local_task, record_vector, vector_record
@@ -141,6 +141,12 @@ def test_an_error_reply_is_not_an_empty_round(run, client_app):
 
     with pytest.raises(ClientFailedError, match="battery"):
         run("fixed", app)
+
+
+def test_too_few_nodes_is_an_error_that_says_what_to_do(client_app, monkeypatch):
+    monkeypatch.setattr("fedsim.aggregation._CONNECT_LIMIT_S", -1)
+    with pytest.raises(RuntimeError, match=r"2 nodes are connected.*num-supernodes=3"):
+        discover(InlineGrid(client_app, clients=2), clients=3)
 
 
 def test_push_and_pull_deliver_each_reply_once(client_app):

@@ -108,4 +108,4 @@ def test_a_failed_run_is_reported_as_failed_and_nothing_stays_behind(tmp_path, m
         superlink.wait(superlink.submit(bundle(config)))
     assert all(process.poll() is not None for process in superlink.processes.values())
     (kept,) = tmp_path.iterdir()
-    assert "quickstrat: no such file" in (kept / "superlink" / "log").read_text()
+    assert "quickstrat: no such file" in (kept / "serverapp.log").read_text()
