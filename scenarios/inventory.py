@@ -9,6 +9,7 @@ from attacks.disaggregation.solvers import Solver
 from fedsim.data import DataSource, Partition
 from fedsim.models import Model
 from fedsim.settings import Settings, members
+from fedsim.summation import Aggregation
 from scenarios.scenario import LIBRARY, load_scenario
 
 
@@ -18,6 +19,7 @@ def inventory() -> dict[str, dict[str, str]]:
         "data sets": _members(DataSource),
         "partitions": _members(Partition),
         "models": _members(Model),
+        "aggregations": _members(Aggregation),
         "solvers": _members(Solver),
         "packages": {
             name: _installed(name) for name in ("flwr", "torch", "torchvision", "scipy", "gurobipy")

@@ -95,43 +95,48 @@ def _share_secrets(message: Message, context: Context) -> Message:
     seed_shares = create_shares(seed, threshold, seats)
     key_shares = create_shares(state["mask-key"], threshold, seats)
     talk_key = key_from_secret(state["talk-key"])
-    sealed = []
+    ciphers, sealed = [b""] * seats, [b""] * seats
     for other, public in enumerate(talk_publics):
-        if other == seat:
-            sealed.append(b"")
-            continue
-        letter = share_keys_plaintext_concat(seat, other, seed_shares[other], key_shares[other])
-        sealed.append(encrypt(generate_shared_key(talk_key, bytes_to_public_key(public)), letter))
+        if other != seat:
+            ciphers[other] = generate_shared_key(talk_key, bytes_to_public_key(public))
+            letter = share_keys_plaintext_concat(seat, other, seed_shares[other], key_shares[other])
+            sealed[other] = encrypt(ciphers[other], letter)
     own = {"seed": seed, "seed-shares": [seed_shares[seat]], "key-shares": [key_shares[seat]]}
-    _remember(context, {**state, **order, **own, "holders": [seat]})
+    _remember(context, {**state, **order, **own, "ciphers": ciphers, "holders": [seat]})
     return _answer(message, {"sealed": sealed})
 
 
 def _masked(words: Words, message: Message, context: Context) -> Words:
     """Add the own mask and one for everybody who sent a share: only those can help to take theirs off."""
     state, order = _recall(message, context), _order(message)
-    if len(state["holders"]) != 1:
+    if "sent" in state:
         raise ProtocolError("this round's vector has been sent already")
-    seat, talk_key = state["seat"], key_from_secret(state["talk-key"])
-    state = {key: list(value) if isinstance(value, list) else value for key, value in state.items()}
+    if len({*order["senders"], state["seat"]}) != len(order["senders"]) + 1:
+        raise ProtocolError("every other device sends one share")
+    seat, mask_key = state["seat"], key_from_secret(state["mask-key"])
+    holders, seed_shares, key_shares = ([*state[key]] for key in ("holders", "seed-shares", "key-shares"))
     total = words + grown(state["seed"], words)
     for sender, sealed in zip(order["senders"], order["sealed"], strict=True):
-        talk = generate_shared_key(talk_key, bytes_to_public_key(state["talk-publics"][sender]))
-        source, destination, seed_share, key_share = share_keys_plaintext_separate(decrypt(talk, sealed))
+        letter = decrypt(state["ciphers"][sender], sealed)
+        source, destination, seed_share, key_share = share_keys_plaintext_separate(letter)
         if (source, destination) != (sender, seat):
             raise ProtocolError(f"a share from seat {source} to {destination} was passed off as another's")
-        for name, value in (("holders", sender), ("seed-shares", seed_share), ("key-shares", key_share)):
-            state[name].append(value)
-        total += pair_mask(state["mask-key"], seat, state["mask-publics"][sender], sender, words)
-    if len(state["holders"]) < state["threshold"]:
-        raise ProtocolError(f"masks of {len(state['holders'])} devices hide too little")
-    _remember(context, state)
+        holders.append(sender)
+        seed_shares.append(seed_share)
+        key_shares.append(key_share)
+        total += pair_mask(mask_key, seat, state["mask-publics"][sender], sender, words)
+    if len(holders) < state["threshold"]:
+        raise ProtocolError(f"masks of {len(holders)} devices hide too little")
+    shares = {"holders": holders, "seed-shares": seed_shares, "key-shares": key_shares}
+    _remember(context, {**state, **shares, "sent": True})
     return total
 
 
 def _help_unmask(message: Message, context: Context) -> Message:
     """Shares of the seeds of those who delivered, or of the keys of those who did not: never of both."""
     state, order = _recall(message, context), _order(message)
+    if "sent" not in state:
+        raise ProtocolError("there is nothing to unmask yet")
     delivered, dropped = order["delivered"], order["dropped"]
     if sorted([*delivered, *dropped]) != sorted(state["holders"]):
         raise ProtocolError("every device of the round has either delivered or dropped out")

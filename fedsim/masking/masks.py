@@ -35,9 +35,11 @@ def grown(seed: bytes, like: Words) -> Words:
     return np.frombuffer(stream, dtype=like.dtype)
 
 
-def pair_mask(own_key: bytes, own_seat: int, their_key: bytes, their_seat: int, like: Words) -> Words:
+def pair_mask(
+    own_key: ec.EllipticCurvePrivateKey, own_seat: int, their_key: bytes, their_seat: int, like: Words
+) -> Words:
     """What the device at `own_seat` adds for the one at `their_seat`; the two of them add up to zero."""
-    mask = grown(generate_shared_key(key_from_secret(own_key), bytes_to_public_key(their_key)), like)
+    mask = grown(generate_shared_key(own_key, bytes_to_public_key(their_key)), like)
     return mask if own_seat < their_seat else np.negative(mask)
 
 

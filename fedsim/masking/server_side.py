@@ -15,7 +15,7 @@ from flwr.common.secure_aggregation.crypto.shamir import combine_shares
 
 from fedsim.masking.device_side import KEYS, MASKED_VECTOR, MASKING, SHARES, UNMASK
 from fedsim.masking.fixed_point import Words
-from fedsim.masking.masks import grown, pair_mask
+from fedsim.masking.masks import grown, key_from_secret, pair_mask
 from fedsim.masking.settings import Masked
 from fedsim.replies import delivered
 from fedsim.rounds import Invitation, RoundSum
@@ -87,7 +87,7 @@ class MaskedRound:
             seed = combine_shares([answer["seed-shares"][position] for answer in enough])
             total -= grown(seed, total)
         for position, gone in enumerate(order["dropped"]):
-            key = combine_shares([answer["key-shares"][position] for answer in enough])
+            key = key_from_secret(combine_shares([answer["key-shares"][position] for answer in enough]))
             for seat in order["delivered"]:
                 # What the lost device would have added for each of the others.
                 total += pair_mask(key, gone, self._mask_publics[seat], seat, total)

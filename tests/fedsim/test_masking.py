@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cryptography.fernet import InvalidToken
 from fleet import Fleet
 from flwr.app import ConfigRecord, Message, RecordDict
 from scipy import stats
@@ -117,13 +118,11 @@ def test_what_one_device_sends_is_noise():
         assert np.abs(bits - 0.5).max() < 5 * 0.5 / np.sqrt(DIM)
 
 
-def test_masks_are_what_hides_the_update():
-    """The check above finds the update where there is no mask."""
+def test_without_masks_the_same_measures_find_the_update():
     plain = drawn_updates(1)[0]
-    words = Masked().fixed_point.encode(plain, 1)[:-1]
-    assert abs(stats.spearmanr(words / 2.0**32, np.abs(plain)).statistic) > 0.5 or (
-        stats.kstest(words / 2.0**32, "uniform").pvalue < 1e-5
-    )
+    uniform = Masked().fixed_point.encode(plain, 1)[:-1] / 2.0**32
+    assert abs(np.corrcoef(uniform, plain)[0, 1]) > 0.5
+    assert stats.kstest(uniform, "uniform").pvalue < 1e-5
 
 
 @pytest.mark.parametrize("entry", [1.01, -7.0, np.nan, np.inf])
@@ -195,6 +194,39 @@ def test_a_device_helps_once_and_for_its_own_round(trained):
     ask(trained, 0, "unmask", {"delivered": [0, 1, 2, 3], "dropped": []})
     with pytest.raises(ProtocolError, match="no keys for round 1"):
         ask(trained, 0, "unmask", {"delivered": [1, 2, 3], "dropped": [0]})
+
+
+@pytest.fixture
+def agreed():
+    """Four devices that have shared their secrets, and the calls for training that follow."""
+    fleet = Fleet(drawn_updates(4, 50), Masked())
+    return fleet, Masked().open_round(fleet.invitation()).messages
+
+
+def test_a_device_masks_one_vector_per_round(agreed):
+    fleet, calls = agreed
+    with pytest.raises(ProtocolError, match="nothing to unmask yet"):
+        ask(fleet, 0, "unmask", {"delivered": [0, 1, 2, 3], "dropped": []})
+    fleet.grid.send_and_receive(calls[:1])
+    with pytest.raises(ProtocolError, match="sent already"):
+        fleet.grid.send_and_receive(calls[:1])
+
+
+@pytest.mark.parametrize(
+    ("tamper", "why"),
+    [
+        (lambda order: {key: order[key][:1] for key in order}, "hide too little"),
+        (lambda order: {key: order[key] + order[key][:1] for key in order}, "sends one share"),
+        (lambda order: {**order, "senders": order["senders"][::-1]}, None),
+    ],
+    ids=["left out", "doubled", "swapped"],
+)
+def test_a_device_sees_through_shares_that_were_tampered_with(agreed, tamper, why):
+    fleet, calls = agreed
+    order = dict(calls[0].content["masking"])
+    calls[0].content["masking"] = ConfigRecord(tamper(order))
+    with pytest.raises(ProtocolError if why else InvalidToken, match=why):
+        fleet.grid.send_and_receive(calls[:1])
 
 
 def test_a_device_refuses_a_threshold_that_protects_nobody():
