@@ -65,17 +65,28 @@ def as_flower_app(scenario, directory):
         superlink.wait(int(json.loads(submitted.stdout)["run-id"]))
 
 
+UPDATED = "federation.server_model=updated"
+# Steps finer than the tolerance: a rounding that falls the other way must not show.
+MASKED = 'federation.aggregation={ name = "masked", bits = 48, modulus_bits = 64 }'
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("run", "server_model"),
-    [(on_ray, "fixed"), (on_ray, "updated"), (as_flower_app, "updated"), (on_superlink, "updated")],
+    ("run", "override"),
+    [
+        (on_ray, "federation.server_model=fixed"),
+        (on_ray, UPDATED),
+        (on_ray, MASKED),
+        (as_flower_app, UPDATED),
+        (on_superlink, UPDATED),
+    ],
 )
-def test_every_engine_gives_the_transcript_of_the_inline_one(run, server_model, scenario_file, tmp_path):
+def test_every_engine_gives_the_transcript_of_the_inline_one(run, override, scenario_file, tmp_path):
     """Few messages, because a SuperNode starts a process for each, and yet sums of two and two windows."""
     scenario = load_scenario(
         scenario_file,
         [
-            f"federation.server_model={server_model}",
+            override,
             "federation.clients=3",
             "federation.rounds=3",
             "federation.participation={ name = 'cohort', size = 2 }",
