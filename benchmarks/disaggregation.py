@@ -118,8 +118,8 @@ def measure(cell: Cell, seed: int, sample: int, sample_limit_s: float) -> str:
     wrong = int(((recovery.outcome != Outcome.UNRESOLVED) & ~right).sum())
     line = (
         f"{cell.table} {cell.clients:5d} {cell.rounds:5d} {cell.value:5g} | {cell.paper:5.3f}"
-        f" {right.mean():6.3f} {proved.mean():6.3f}"
-        f" | {wrong:3d} {int((proved & ~right).sum()):2d} | {seconds:7.2f}"
+        f" {right.mean():6.3f} {proved.mean():6.3f} | {wrong:3d} {int((proved & ~right).sum()):2d}"
+        f" | {seconds:7.2f}"
     )
     if sample and cell.clients < cell.rounds <= 512:
         few = some_clients(problem, sample)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.affine import AffineSpace
-from attacks.disaggregation.subspace import Subspace
+from attacks.disaggregation.subspace import Subspace, row_blocks
 from attacks.disaggregation.windows import Windows
 
 SAFETY = 100.0
@@ -43,6 +43,16 @@ def unique(
     that the space holds every client's column (see `verdict`); False says nothing.
     """
     space = AffineSpace(windows, subspace)
+    proved = np.zeros(len(columns), dtype=np.bool_)
+    for block in row_blocks(len(columns)):
+        some = np.arange(len(columns))[block]
+        proved[block] = _search(columns[block], windows.of(some), space, iterations)
+    return proved
+
+
+def _search(
+    columns: NDArray[np.uint8], windows: Windows, space: AffineSpace, iterations: int
+) -> NDArray[np.bool_]:
     signs = _Signs(columns, windows, lift=not space.cut)
     proved = np.zeros(len(columns), dtype=np.bool_)
     active = np.arange(len(columns))

@@ -23,6 +23,8 @@ from attacks.disaggregation.problem import DisaggregationProblem
 
 SLICE_ENTRIES = 1 << 24
 """Entries of A that are read at a time (128 MB in double precision)."""
+BLOCK_ROWS = 1024
+"""Clients that are handled at a time where a batch of all would need matrices of clients × rounds."""
 GRAM_ROUNDS = 1024
 """Up to so many rounds an eigendecomposition is a matter of a second."""
 OVERSAMPLING = 8
@@ -60,8 +62,11 @@ class Subspace:
     def residual(self, columns: NDArray[Any]) -> NDArray[np.float64]:
         """(K,) squared distance of each row of `columns` (K, rounds) from the space."""
         U = self.basis
-        rest = columns - (columns @ U) @ U.T
-        return np.asarray(np.einsum("kr,kr->k", rest, rest))
+        residual = np.empty(len(columns))
+        for block in row_blocks(len(columns)):
+            rest = columns[block] - (columns[block].astype(np.float64) @ U) @ U.T
+            residual[block] = np.einsum("kr,kr->k", rest, rest)
+        return residual
 
 
 def find_subspace(problem: DisaggregationProblem, *, rng: np.random.Generator) -> Subspace:
@@ -137,6 +142,11 @@ def slices(A: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
     width = max(1, SLICE_ENTRIES // len(A))
     for start in range(0, A.shape[1], width):
         yield np.asarray(A[:, start : start + width], dtype=np.float64)
+
+
+def row_blocks(rows: int) -> Iterator[slice]:
+    """Slices over so many rows (clients) that temporary matrices stay small."""
+    return (slice(start, start + BLOCK_ROWS) for start in range(0, rows, BLOCK_ROWS))
 
 
 def _rounding(A: NDArray[Any], singular: NDArray[np.float64]) -> float:

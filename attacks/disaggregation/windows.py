@@ -142,10 +142,10 @@ class Windows:
         rates = mean + trust * (self.count / np.maximum(lengths, 1) - mean)
         return self.spread(np.clip(rates, 0, 1))
 
-    def known(self) -> NDArray[np.float64]:
+    def known(self) -> NDArray[np.float32]:
         """(K, rounds) entries that the exact counts fix: 0 or 1; NaN elsewhere."""
         lengths = np.broadcast_to(self.lengths, self.count.shape)
-        fixed = np.full(self.count.shape, np.nan)
+        fixed = np.full(self.count.shape, np.nan, dtype=np.float32)
         fixed[(self.sd == 0) & (self.count == 0)] = 0
         fixed[(self.sd == 0) & (self.count == lengths)] = 1
         return self.spread(fixed)
