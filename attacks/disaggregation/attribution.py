@@ -22,6 +22,9 @@ INCREDIBLE = 5.0
 DEPENDENT = 1e-3
 """Distance from the span of other columns below which a column is a combination of them."""
 
+LONG = 5
+"""Ones that a column needs for its inclusion in another to be no coincidence."""
+
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
@@ -89,13 +92,32 @@ class Pool:
         if new:
             self.columns = np.concatenate((self.columns, binary[new]))
             if self.attributed:
-                self.columns = independent(self.columns, self.subspace)
+                self.columns = independent(without_parts(self.columns), self.subspace)
                 self.column = attribute(self.windows, self.columns).column
         return bool(new)
 
     def without(self, clients: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of the clients that have no column yet."""
         return clients[self.column[clients] < 0]
+
+
+def without_parts(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Different columns, in which none holds all ones of another: the other is taken out of it.
+
+    A column that contains another is a sum with it; for two clients' own columns that would be a rare
+    coincidence, unless the shorter is very short.
+    """
+    columns = np.unique(columns, axis=0)
+    for _ in range(len(columns)):
+        size = columns.sum(axis=1, dtype=np.int64)
+        meet = columns.astype(np.float32) @ columns.T.astype(np.float32)
+        part = (meet == size[:, None]) & (size[:, None] < size[None, :]) & (size[:, None] >= LONG)
+        if not part.any():
+            break
+        whole = int(np.flatnonzero(part.any(axis=0))[0])
+        columns[whole] -= columns[int(np.flatnonzero(part[:, whole])[0])]
+        columns = np.unique(columns, axis=0)
+    return columns
 
 
 def independent(columns: NDArray[np.uint8], subspace: Subspace) -> NDArray[np.uint8]:

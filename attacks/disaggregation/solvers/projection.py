@@ -39,6 +39,8 @@ SETTLED = 1e3
 """Pushes a point's entry beyond every other of its window."""
 ENDURANCE = 3e11
 """Floating-point operations without a new column after which even a small batch gives up."""
+CYCLES = 10
+"""Full cycles of weights without a new column after which any batch gives up."""
 ZERO = 1e-2
 """Squared distance, in single precision, below which a binary column is taken to lie in an exact space."""
 
@@ -114,7 +116,8 @@ class _Search:
         points = self.batch(wanted, wanted)
         last_new = last_change = cooling = 0
         for iteration in range(1, settings.max_iterations + 1):
-            Q = points.binary.nearest(points.X + self.excluded)
+            # A sum of two columns in the pool shuts out its parts: every other phase searches without.
+            Q = points.binary.nearest(points.X if cooling % 2 else points.X + self.excluded)
             R = points.offset + ((2 * Q - points.X) @ self.space.B) @ peeling.project
             points.X += settings.step * (R - Q)
             if iteration % CHECK_EVERY:
@@ -171,7 +174,9 @@ class _Search:
         """Iterations without a new column after which to give up: more of them where they are cheap."""
         work = 4 * points * self.windows.rounds * max(self.space.B.shape[1], 1)
         patience = self.settings.patience
-        return max(patience, int(ENDURANCE / work)) if self.space.subspace.exact else patience
+        if not self.space.subspace.exact:
+            return patience
+        return int(np.clip(ENDURANCE / work, patience, CYCLES * patience * len(COOLING)))
 
     def exclusions(self, clients: int) -> NDArray[np.float32]:
         """(rounds,) pushes entries to 0 or 1 where the sizes of the cohorts leave no choice.
@@ -182,8 +187,9 @@ class _Search:
         push = np.zeros(self.windows.rounds, dtype=np.float32)
         if self.cohort_sizes is not None:
             left = self.cohort_sizes - self.pool.columns.sum(axis=0, dtype=np.int64)
-            push[left <= 0] = -SETTLED
-            push[left >= clients - self.pool.size] = SETTLED
+            if left.min() >= 0:
+                push[left == 0] = -SETTLED
+                push[left >= clients - self.pool.size] = SETTLED
         return push
 
 
