@@ -11,6 +11,7 @@ from attacks.disaggregation.attribution import attribute
 from attacks.disaggregation.certificate import unique
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
+from attacks.disaggregation.rivals import Rivals
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.windows import Windows
 
@@ -135,8 +136,8 @@ def judge(
     elif belief is not None:
         near, outcome, chance = belief[rows] >= EVEN, Outcome.LIKELY, belief[rows]
     else:
-        ratio = residual / expected_residual(problem, subspace)[rows]
-        near, outcome, chance = ratio < CLEAR, Outcome.LIKELY, 1 - ratio
+        near = residual < CLEAR * expected_residual(problem, subspace)[rows]
+        outcome, chance = Outcome.LIKELY, _probability(problem, subspace, columns[rows], rows)
     rows, chance = rows[near], chance[near]
     if not windows.complete:
         rows, chance = _attributed(windows, columns, rows, chance)
@@ -154,6 +155,17 @@ def judge(
     unresolved = verdict.outcome == Outcome.UNRESOLVED
     verdict.reason[unresolved & (verdict.reason == "")] = _why(problem, subspace)
     return Columns(columns.T, verdict.outcome, verdict.confidence, verdict.reason.astype(np.str_), solver)
+
+
+def _probability(
+    problem: DisaggregationProblem, subspace: Subspace, columns: NDArray[np.uint8], clients: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """(n,) the chance that a column found under noise is right, from the rivals next to it."""
+    rivals = Rivals(problem.windows, subspace)
+    directions = max(problem.rounds - subspace.rank, 1)
+    variance = float(np.median(subspace.residual(columns))) / directions if len(columns) else 1.0
+    pairs = zip(columns, clients.tolist(), strict=True)
+    return np.array([rivals.confidence(column, client, variance) for column, client in pairs])
 
 
 def _attributed(

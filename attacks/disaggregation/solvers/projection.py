@@ -23,6 +23,7 @@ from attacks.disaggregation.binary import BinarySet
 from attacks.disaggregation.peeling import Peeling
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import Columns
+from attacks.disaggregation.rivals import Rivals
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.verdict import Candidates, judge, out_of_reach
 from attacks.disaggregation.windows import Windows
@@ -87,6 +88,10 @@ class Projection(Settings):
         wanted = np.flatnonzero(~out_of_reach(problem, subspace))
         if len(wanted):
             _Search(problem, subspace, self, rng).run(wanted, found, progress)
+        if not subspace.exact:
+            rivals = Rivals(problem.windows, subspace)
+            for client in wanted.tolist():
+                found.columns[client] = rivals.polished(found.columns[client], client)
         return found
 
 
