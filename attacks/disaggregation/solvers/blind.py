@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat, PositiveInt
 
 from attacks.disaggregation.attribution import attribute
-from attacks.disaggregation.coordinates import standardised_gram
+from attacks.disaggregation.coordinates import capped, space_off_diagonal, standardised_gram
 from attacks.disaggregation.decoding import decode, near_columns
 from attacks.disaggregation.generators import generators, suspects, taken_apart
 from attacks.disaggregation.independence import LEVEL, independent_columns, one_level, split_in_two
@@ -136,7 +136,8 @@ class Blind(Settings):
         progress: Progress,
     ) -> Columns:
         gram = standardised_gram(problem.aggregates)
-        basis = np.linalg.eigh(gram)[1][:, -subspace.rank :]
+        basis = space_off_diagonal(gram, subspace.rank)
+        grams = (gram, capped(gram, subspace.rank))  # which is better depends on the updates
         rate = _rate(problem, subspace)
         rates = np.array(ANY_RATE if rate is None else (rate,))
         search = self._search(basis, rates, NOISY, rng)
@@ -144,11 +145,11 @@ class Blind(Settings):
         near = taken_apart(near, slack=SLACK, same=SAME)
         answers = [near_columns(near, basis)]
         if len(near) >= subspace.rank:
-            answers.append(decode(gram, near.T))
-        if answers[-1].confidence.sum() < ENOUGH * subspace.rank:
+            answers += [decode(K, near.T) for K in grams]
+        if max(answer.confidence.sum() for answer in answers) < ENOUGH * subspace.rank:
             level = LEVEL if rate is None else one_level(rate)
             soft = independent_columns(basis, level=level, max_iterations=ROTATIONS, rng=rng)
-            answers.append(decode(gram, split_in_two(soft)))
+            answers += [decode(K, split_in_two(soft)) for K in grams]
         best = max(answers, key=lambda answer: float(answer.confidence.sum()))
         columns, first = np.unique(best.columns.T, axis=0, return_index=True)
         belief = best.confidence[first]
