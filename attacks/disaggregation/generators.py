@@ -27,19 +27,15 @@ def generators(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = 
 def suspects(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
     """(n,) columns that may be another client's column more, or less: those disjoint from some other.
 
-    The `total` that a complete set of columns must have narrows this down. Suspect are columns that do not
-    enter it exactly once; and where one lies inside another, it may belong to any that it is disjoint from.
+    Suspect are also columns that do not enter the `total` of a complete set exactly once. That all do is no
+    proof: what one column has too much, another may lack.
     """
     floats = columns.astype(np.float64)
-    common = floats @ floats.T
-    disjoint = common == 0
+    disjoint = (floats @ floats.T == 0).any(axis=1)
     if total is None:
-        return np.asarray(disjoint.any(axis=1))
+        return np.asarray(disjoint)
     weight = np.linalg.lstsq(floats.T, total.astype(np.float64), rcond=None)[0]
-    inside = common == np.diag(common)[None, :]  # column j lies inside column i
-    np.fill_diagonal(inside, False)
-    movable = inside.any(axis=0)
-    return np.asarray((np.abs(weight - 1) > 1e-3) | inside.any(axis=1) | disjoint[:, movable].any(axis=1))
+    return np.asarray(disjoint | (np.abs(weight - 1) > 1e-3))
 
 
 def taken_apart(columns: NDArray[np.uint8], *, slack: float = 0.0, same: float = 0.0) -> NDArray[np.uint8]:
