@@ -61,7 +61,7 @@ class MessagePassing(Settings):
     """
 
     name: Literal["message_passing"] = "message_passing"
-    caps: tuple[float, ...] = Field(default=(0.15, 0.5), min_length=1)
+    caps: tuple[float, ...] = Field(default=(0.15, 0.02, 0.5), min_length=1)
     repairs: int = Field(default=3, ge=0)
     iterations: PositiveInt = 60
     damping: float = Field(default=0.5, ge=0, lt=1)
@@ -174,14 +174,17 @@ class _Passing:
         )
 
     def run(self, state: _State) -> _State:
-        """Iterate until beliefs stand still."""
+        """Iterate until beliefs stand still; the surest state on the way, as weak signals may fade again."""
+        best = state
         for _ in range(self.settings.iterations):
             after = self.step(state)
             still = np.abs(after.expected - state.expected).max() < STILL
             state = after
+            if state.confidence.sum() >= best.confidence.sum():
+                best = state
             if still:
                 break
-        return state
+        return best
 
     def step(self, state: _State) -> _State:
         """One exchange of messages between sums and counts."""
