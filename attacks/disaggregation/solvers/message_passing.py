@@ -174,16 +174,16 @@ class _Passing:
         )
 
     def run(self, state: _State) -> _State:
-        """Iterate until beliefs stand still; the surest state on the way, as weak signals may fade again."""
+        """Iterate until beliefs stand still, or else to the surest late state: weak signals fade again."""
         best = state
         for _ in range(self.settings.iterations):
             after = self.step(state)
             still = np.abs(after.expected - state.expected).max() < STILL
             state = after
-            if state.confidence.sum() >= best.confidence.sum():
-                best = state
             if still:
-                break
+                return state
+            if state.iteration <= 2 * COOLING or state.confidence.sum() >= best.confidence.sum():
+                best = state
         return best
 
     def step(self, state: _State) -> _State:
@@ -210,7 +210,8 @@ class _Passing:
             noise=np.clip(model.noise * np.sqrt(others.residual / others.variance), floor, energies),
             dimension=float(np.clip(state.dimension / np.sqrt(np.median(excess)), 1, 1e9)),
             columns=columns,
-            confidence=np.exp(log_chance),
+            # What the last step has just changed is not sure yet.
+            confidence=np.where((columns == state.columns).all(axis=1), np.exp(log_chance), 0.0),
             iteration=state.iteration + 1,
         )
 
