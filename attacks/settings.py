@@ -21,5 +21,10 @@ class AttackSettings(Settings):
         """Recover participation and updates from the view, and from nothing but the view."""
         transcript = view.transcript
         counts = reconciled(view.counts, transcript.cohort_sizes)
-        problem = DisaggregationProblem(transcript.aggregates, counts, cohort_sizes=transcript.cohort_sizes)
+        problem = DisaggregationProblem(
+            transcript.aggregates,
+            counts,
+            cohort_sizes=transcript.cohort_sizes,
+            layer_shapes=transcript.layer_shapes,
+        )
         return disaggregate(problem, self.solver, rng=rng, progress=progress)

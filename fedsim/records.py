@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -12,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsim.errors import UserError
+from fedsim.files import write_json
 
 _HEADER = ("round", "cohort_size", "weight")
+_LAYERS = "layers.json"
 
 
 @dataclass(frozen=True)
@@ -23,11 +28,14 @@ class Transcript:
     `aggregates` (rounds, dim) float32, row r the sum of round r's updates, memory-mapped when loaded;
     `cohort_sizes` (rounds,) how many updates each sum holds; `weights` (rounds,) how many examples,
     NaN for a void round: updates were sent, but they could not be summed, and the row is zero.
+    `layer_shapes` are the shapes of the tensors of the server's own model, in the order of an update's
+    entries.
     """
 
     aggregates: NDArray[np.float32]
     cohort_sizes: NDArray[np.int64]
     weights: NDArray[np.float64]
+    layer_shapes: tuple[tuple[int, ...], ...]
 
     @property
     def void(self) -> NDArray[np.bool_]:
@@ -41,6 +49,7 @@ class Transcript:
             aggregates = np.load(folder / "aggregates.npy", mmap_mode="r", allow_pickle=False)
             with (folder / "rounds.csv").open(newline="", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
+            layers = json.loads((folder / _LAYERS).read_text(encoding="utf-8"))["shapes"]
         except FileNotFoundError as error:
             raise UserError(f"{folder} holds no transcript: {error.filename} is missing") from error
         if len(rows) != len(aggregates):
@@ -51,6 +60,7 @@ class Transcript:
             aggregates=aggregates,
             cohort_sizes=np.array([int(row["cohort_size"]) for row in rows]),
             weights=np.array([float(row["weight"]) for row in rows]),
+            layer_shapes=tuple(tuple(shape) for shape in layers),
         )
 
 
@@ -66,8 +76,10 @@ class TranscriptWriter:
     A round counts once its line stands in `rounds.csv`; the line is written after the sum.
     """
 
-    def __init__(self, folder: Path, rounds: int, dim: int) -> None:
+    def __init__(self, folder: Path, rounds: int, layer_shapes: Sequence[tuple[int, ...]]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / _LAYERS, {"shapes": [list(shape) for shape in layer_shapes]})
+        dim = sum(math.prod(shape) for shape in layer_shapes)
         self._aggregates = np.lib.format.open_memmap(
             folder / "aggregates.npy", mode="w+", dtype=np.float32, shape=(rounds, dim)
         )

@@ -59,6 +59,11 @@ class FlatModel:
             begin = end
 
     @property
+    def layer_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the tensors that the vector strings together."""
+        return [tuple(p.shape) for p in self.module.parameters()]
+
+    @property
     def dim(self) -> int:
         """The number of parameters."""
         return self.vector.numel()

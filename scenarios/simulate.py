@@ -43,7 +43,7 @@ def simulate(
     started = time.perf_counter()
     truth = TruthRecorder(federation.rounds, federation.clients, world.model.dim)
 
-    with TranscriptWriter(directory.transcript, federation.rounds, world.model.dim) as transcript:
+    with TranscriptWriter(directory.transcript, federation.rounds, world.model.layer_shapes) as transcript:
         # From the inside out: the server's own strategy, the tap on it, the wall that lets only sums
         # through, and telemetry beside all that.
         observing = ObservingStrategy(server_strategy(federation.server_model), transcript)

@@ -55,6 +55,7 @@ def test_a_different_view_gives_a_different_recovery(finished_run):
         aggregates=np.array(view.transcript.aggregates)[::-1],
         cohort_sizes=view.transcript.cohort_sizes[::-1],
         weights=view.transcript.weights[::-1],
+        layer_shapes=view.transcript.layer_shapes,
     )
     first, second = (
         scenario.attack.run(v, rng=stream(scenario.seed, Stage.ATTACK))
