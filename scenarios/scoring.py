@@ -26,20 +26,21 @@ def score_disaggregation(
     `exact_fraction`: clients whose whole column is right; `bit_accuracy`: entries of P that are right;
     `certified_fraction`: clients with the outcome `proved`; `update_cosine`: mean over the clients that
     took part of the cosine between recovered and true update, where no recovered update counts as 0.
-    `baselines` holds what a guess from the counts alone would give, and the cosine of the mean aggregate
-    (no attack) and of least squares with the true P (a perfect attack).
+    `outcomes` counts clients by outcome, and `unresolved` those without one by reason. `baselines` holds what
+    a guess from the counts alone would give, and the cosine of the mean aggregate (no attack) and of least
+    squares with the true P (a perfect attack).
     """
     P = truth.participation[:, recovery.clients.astype(np.int64)]
     true_updates = truth.updates[recovery.clients.astype(np.int64)]
     took_part: NDArray[np.bool_] = P.sum(axis=0) > 0
     right = recovery.participation == P
-    outcomes, tally = np.unique(recovery.outcome, return_counts=True)
     return {
         "exact_fraction": float(right.all(axis=0).mean()),
         "bit_accuracy": float(right.mean()),
         "certified_fraction": float((recovery.outcome == "proved").mean()),
         "update_cosine": _mean_cosine(recovery.updates, true_updates, took_part),
-        "outcomes": {str(outcome): int(n) for outcome, n in zip(outcomes, tally, strict=True)},
+        "outcomes": _tally(recovery.outcome),
+        "unresolved": _tally(recovery.reason[recovery.outcome == "unresolved"]),
         "false_certificates": int(((recovery.outcome == "proved") & ~right.all(axis=0)).sum()),
         "solver": recovery.solver,
         "seconds": recovery.seconds,
@@ -50,6 +51,12 @@ def score_disaggregation(
             "oracle_update_cosine": _mean_cosine(_oracle_updates(transcript, P), true_updates, took_part),
         },
     }
+
+
+def _tally(texts: NDArray[np.str_]) -> dict[str, int]:
+    """How often each text occurs, the most frequent first."""
+    names, numbers = np.unique(texts, return_counts=True)
+    return {str(names[i]): int(numbers[i]) for i in np.argsort(-numbers, kind="stable")}
 
 
 def _mean_cosine(

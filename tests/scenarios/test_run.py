@@ -114,6 +114,7 @@ def test_fewer_rounds_than_clients_is_a_result_with_a_reason(scenario_file, tmp_
         assert unresolved.any()
         assert all("rank" in reason for reason in recovery["reason"][unresolved])
     assert result["disaggregation"]["outcomes"]["unresolved"] == unresolved.sum()
+    assert sum(result["disaggregation"]["unresolved"].values()) == unresolved.sum()
     assert result["disaggregation"]["false_certificates"] == 0
 
 
