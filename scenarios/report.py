@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation import Recovery
 from fedsim.truth import Truth
+from scenarios.scoring import update_cosines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ def render_report(*, settings: str, result: Mapping[str, Any], recovery: Recover
     """The page for a run, from its settings (TOML), its figures, and what was recovered and true."""
     position = recovery.clients.astype(np.int64)
     P, guess = truth.participation[:, position], recovery.participation
-    cosines = _cosines(recovery.updates, truth.updates[position])
+    cosines = update_cosines(recovery.updates, truth.updates[position])
     environment = Environment(
         loader=PackageLoader("scenarios"),
         autoescape=select_autoescape(default=True),
@@ -54,15 +55,6 @@ def _client_rows(
         }
         for k in range(len(recovery.clients))
     ]
-
-
-def _cosines(updates: NDArray[np.float32], true_updates: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(K,) similarity of each recovered update to the true one; NaN where either is missing."""
-    products = np.einsum("kd,kd->k", updates, true_updates, dtype=np.float64)
-    norms = np.linalg.norm(updates, axis=1).astype(np.float64) * np.linalg.norm(true_updates, axis=1)
-    cosines: NDArray[np.float64] = np.full(len(norms), np.nan)
-    np.divide(products, norms, out=cosines, where=norms > 0)
-    return cosines
 
 
 def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:

@@ -63,13 +63,18 @@ def _mean_cosine(
     updates: NDArray[np.float32], true_updates: NDArray[np.float32], took_part: NDArray[np.bool_]
 ) -> float:
     """Mean cosine over the clients that took part; `updates` (K, dim) or (dim,), NaN rows count as 0."""
-    estimate, true = np.broadcast_to(updates, true_updates.shape)[took_part], true_updates[took_part]
-    products = np.einsum("kd,kd->k", estimate, true, dtype=np.float64)
-    norms = np.linalg.norm(estimate.astype(np.float64), axis=1) * np.linalg.norm(
-        true.astype(np.float64), axis=1
-    )
-    cosines = np.divide(products, norms, out=np.zeros_like(norms), where=norms > 0)
+    estimate = np.broadcast_to(updates, true_updates.shape)[took_part]
+    cosines = update_cosines(estimate, true_updates[took_part])
     return float(np.nan_to_num(cosines).mean()) if len(cosines) else 0.0
+
+
+def update_cosines(updates: NDArray[np.float32], true_updates: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(K,) similarity of each recovered update to the true one; NaN where either is missing."""
+    products = np.einsum("kd,kd->k", updates, true_updates, dtype=np.float64)
+    norms = np.prod([np.linalg.norm(u.astype(np.float64), axis=1) for u in (updates, true_updates)], axis=0)
+    cosines: NDArray[np.float64] = np.full(len(norms), np.nan)
+    np.divide(products, norms, out=cosines, where=norms > 0)
+    return cosines
 
 
 def _mean_update(transcript: Transcript) -> NDArray[np.float32]:
