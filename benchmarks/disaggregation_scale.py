@@ -27,7 +27,8 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng([options.seed, options.clients, options.rounds])
     P = rng.random((options.rounds, options.clients)) < 0.1
-    A = P.astype(np.float32) @ rng.standard_normal((options.clients, options.clients + 32), dtype=np.float32)
+    # Twice as many entries as clients: square random updates are next to dependent, real ones are far longer.
+    A = P.astype(np.float32) @ rng.standard_normal((options.clients, 2 * options.clients), dtype=np.float32)
     problem = DisaggregationProblem(A, windowed_counts(P, 10))
     wall, cpu = time.perf_counter(), time.process_time()
     recovery = disaggregate(problem, Projection(prove=options.prove), rng=rng)

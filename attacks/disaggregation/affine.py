@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.windows import Windows
 
-DEPENDENT = 1e-9
+DEPENDENT = 1e-6
 """Relative size below which a window's sum over the space depends on the other windows' sums."""
 
 
@@ -35,33 +35,26 @@ class AffineSpace:
     @cached_property
     def B(self) -> NDArray[np.float32]:  # noqa: N802
         """(rounds, b) orthonormal basis of the directions that are left."""
-        U = self.subspace.basis
+        U = self.subspace.single
         if not self.cut:
-            return U.astype(np.float32)
+            return U
         Q, rank, *_ = self._factors
-        return np.asarray(U @ Q[:, rank:], dtype=np.float32)
+        return U @ Q[:, rank:].astype(np.float32)
+
+    def offsets(self, clients: NDArray[np.intp]) -> NDArray[np.float32]:
+        """(n, rounds) the offsets of some clients."""
+        if not self.cut:
+            return np.zeros((len(clients), self.windows.rounds), dtype=np.float32)
+        return self._offset_coordinates[clients] @ self.subspace.single.T
 
     @cached_property
-    def offset(self) -> NDArray[np.float32]:
-        """(K, rounds), or (1, rounds) zeros."""
-        if not self.cut:
-            return np.zeros((1, self.windows.rounds), dtype=np.float32)
+    def _offset_coordinates(self) -> NDArray[np.float32]:
+        """(K, r) the offsets in the basis U: the offsets themselves would be a matrix of clients × rounds."""
         from scipy.linalg import solve_triangular
 
         Q, rank, R, order = self._factors
         z = solve_triangular(R, self.windows.count[:, order].T, trans="T", check_finite=False)
-        return np.asarray((z.T @ Q[:, :rank].T) @ self.subspace.basis.T, dtype=np.float32)
-
-    def offsets(self, clients: NDArray[np.intp]) -> NDArray[np.float32]:
-        """The offsets of some clients."""
-        return self.offset[clients] if self.cut else self.offset
-
-    def distance(self, Q: NDArray[np.float32], clients: NDArray[np.intp]) -> NDArray[np.float64]:
-        """(K,) squared distance of rows of Q from their clients' spaces, in single precision."""
-        rest = Q - self.offsets(clients)
-        inside = rest @ self.B
-        squares = (np.einsum("kr,kr->k", part, part, dtype=np.float64) for part in (rest, inside))
-        return np.asarray(np.subtract(*squares))
+        return np.asarray(z.T @ Q[:, :rank].T, dtype=np.float32)
 
     def orthogonal_part(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
         """(K, rounds) v orthogonal to col U such that w − v is constant on windows, for w orthogonal to B.
@@ -83,12 +76,33 @@ class AffineSpace:
     @cached_property
     def _factors(self) -> tuple[NDArray[np.float64], int, NDArray[np.float64], NDArray[np.intp]]:
         """(C U)ᵀ = Q R with R of full rank on the windows `order`: Q (r, r), rank, R (rank, rank), order."""
-        from scipy.linalg import qr
+        from scipy.linalg.lapack import dpstrf
 
         U = self.subspace.basis
         padded = np.concatenate((U, np.zeros((1, U.shape[1]))))
         CU = padded[self.windows.index[0]].sum(axis=1)
-        Q, R, order = qr(CU.T, pivoting=True, check_finite=False)
-        size = np.abs(np.diag(R))
-        rank = int((size > DEPENDENT * size[0]).sum()) if len(size) and size[0] > 0 else 0
-        return np.asarray(Q), rank, np.asarray(R[:rank, :rank]), np.asarray(order[:rank], dtype=np.intp)
+        inner = CU @ CU.T
+        _, pivot, rank, _ = dpstrf(inner, tol=DEPENDENT**2 * max(inner.diagonal().max(), 1e-300), lower=1)
+        order = (pivot - 1)[:rank].astype(np.intp)
+        Q, R = _complete_qr(CU[order].T)
+        return Q, rank, R, order
+
+
+def _complete_qr(M: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """M (r, w) = Q[:, :w] R with Q (r, r) orthogonal.
+
+    LAPACK multiplies its reflectors out one small block after the other. All at once they are I − V T Vᵀ,
+    where T⁻¹ is the upper triangle of VᵀV with 1/τ on the diagonal: large products, many times faster.
+    """
+    from scipy.linalg import solve_triangular
+    from scipy.linalg.lapack import dgeqrf
+
+    rows, columns = M.shape
+    packed, tau, _, _ = dgeqrf(M, lwork=64 * columns)
+    R = np.triu(packed[:columns])
+    V = np.tril(packed, -1)
+    V[np.arange(columns), np.arange(columns)] = 1
+    V, tau = V[:, tau != 0], tau[tau != 0]
+    inverse_T = np.triu(V.T @ V, 1) + np.diag(1 / tau)
+    Q = np.eye(rows) - V @ solve_triangular(inverse_T, V.T, check_finite=False)
+    return Q, R

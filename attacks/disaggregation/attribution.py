@@ -79,7 +79,7 @@ class Pool:
         """Different columns in the pool."""
         return len(self.columns)
 
-    def add(self, clients: NDArray[np.intp], columns: NDArray[np.float32]) -> bool:
+    def add(self, clients: NDArray[np.intp], columns: NDArray[np.generic]) -> bool:
         """Take in the columns found for some clients; whether any of them was never seen before."""
         binary = columns.astype(np.uint8)
         new = []

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from attacks.disaggregation.affine import AffineSpace
 from attacks.disaggregation.subspace import Subspace, row_blocks
 from attacks.disaggregation.windows import Windows
+from attacks.disaggregation.workers import Workers
 
 SAFETY = 100.0
 """The margin must exceed the angle's estimate by this factor."""
@@ -29,13 +30,14 @@ LEAST_ANGLE = 1e-9
 """No space is trusted to be known better than this."""
 LEAST_MARGIN = 1e-2
 """The search aims at |w_i| ≥ 1. Much less than this may be rounding, whatever v's own size."""
+ITERATIONS = 200
 CHECK_EVERY = 5
 PATIENCE = 40
 """Iterations without a new proof after which the rest is taken to have none."""
 
 
 def unique(
-    columns: NDArray[np.uint8], windows: Windows, subspace: Subspace, *, iterations: int = 200
+    columns: NDArray[np.uint8], windows: Windows, subspace: Subspace, workers: Workers
 ) -> NDArray[np.bool_]:
     """(K,) whether no other binary column lies in the space and has client k's counts.
 
@@ -43,22 +45,20 @@ def unique(
     that the space holds every client's column (see `verdict`); False says nothing.
     """
     space = AffineSpace(windows, subspace)
-    proved = np.zeros(len(columns), dtype=np.bool_)
-    for block in row_blocks(len(columns)):
-        some = np.arange(len(columns))[block]
-        proved[block] = _search(columns[block], windows.of(some), space, iterations)
-    return proved
+    _ = space.B  # made once, before the blocks share it
+    blocks = [np.arange(len(columns))[block] for block in row_blocks(len(columns))]
+    tasks = [(columns[block], windows.of(block)) for block in blocks]
+    return np.concatenate([np.zeros(0, dtype=np.bool_), *workers.map(_search, space, tasks)])
 
 
-def _search(
-    columns: NDArray[np.uint8], windows: Windows, space: AffineSpace, iterations: int
-) -> NDArray[np.bool_]:
+def _search(space: AffineSpace, block: tuple[NDArray[np.uint8], Windows]) -> NDArray[np.bool_]:
+    columns, windows = block
     signs = _Signs(columns, windows, lift=not space.cut)
     proved = np.zeros(len(columns), dtype=np.bool_)
     active = np.arange(len(columns))
     w = np.zeros(columns.shape, dtype=np.float32)
     ahead, momentum, last_new = w, 1.0, 0
-    for iteration in range(1, iterations + 1):
+    for iteration in range(1, ITERATIONS + 1):
         short = signs.shortfall(ahead, active)
         before, w = w, np.asarray(ahead + short - (short @ space.B) @ space.B.T, dtype=np.float32)
         momentum, last = (1 + np.sqrt(1 + 4 * momentum**2)) / 2, momentum

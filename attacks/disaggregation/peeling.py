@@ -6,8 +6,8 @@ over each window, or over all rounds. The latter also keep the search away from 
 is binary, lies in every space, and fits noisy counts tolerably.
 
 A measurement h · p ≈ t with weight l turns the projection z → O + B Bᵀ z into the minimiser of
-½‖p − z‖² + ½ Σ l (h·p − t)² over p in O + col B, which is again one matrix for all clients:
-O + B M Bᵀ z + Σ l B M Bᵀ h (t − h·O) with M = (I + Σ l Bᵀh hᵀB)⁻¹.
+½‖p − z‖² + ½ Σ l (h·p − t)² over p in O + col B. Its coordinates in B are again linear in those of z, with
+one matrix for all clients: M Bᵀz + Σ l M Bᵀh (t − h·O) with M = (I + Σ l Bᵀh hᵀB)⁻¹.
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ COUNT_WEIGHT = 0.1
 
 
 class Peeling:
-    """Projections on the clients' spaces of p = O_k + B z, tilted by soft measurements.
+    """Projections on the clients' spaces of p = O_k + B y, tilted by soft measurements.
 
-    `expected` (K, rounds) is every client's expected participation. A point z, a row, is projected to
-    offsets(client) + (z B) project; `project` (b, rounds) is M Bᵀ.
+    `expected` (K, rounds) is every client's expected participation. The projection of a point z has the
+    coordinates y = tilted(Bᵀz) + shifts(client).
     """
 
     def __init__(self, space: AffineSpace, expected: NDArray[np.float32]) -> None:
         self.space, self.expected = space, expected
         self.rate = float(np.clip(expected.mean(), 0.01, 0.99))
-        self.Bt = np.ascontiguousarray(space.B.T)
         self.counted, self.counts = self._counts()
-        self.project = self.Bt
         self.tilt(np.zeros((0, space.windows.rounds), dtype=np.uint8), 0.0)
 
     def tilt(self, accepted: NDArray[np.uint8], weight: float) -> None:
@@ -42,16 +40,21 @@ class Peeling:
         P = np.float32(np.sqrt(weight / variance)) * accepted.astype(np.float32)
         self._accepted, self._all = P, np.concatenate((P, self.counted))
         self._inside = T = self._all @ self.space.B
+        self._M: NDArray[np.float32] | None = None
         if len(T):
-            M = np.linalg.inv(np.eye(T.shape[1], dtype=np.float32) + T.T @ T)
-            self.project = np.asarray(M @ self.Bt, dtype=np.float32)
+            inverse = np.linalg.inv(np.eye(T.shape[1], dtype=np.float32) + T.T @ T)
+            self._M = np.asarray(inverse, dtype=np.float32)
 
-    def offsets(self, clients: NDArray[np.intp]) -> NDArray[np.float32]:
-        """(K, rounds) where the projections of some clients start from."""
-        offset = self.space.offsets(clients)
+    def tilted(self, coordinates: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n, b) coordinates in B of points, after their projection."""
+        return coordinates if self._M is None else np.asarray(coordinates @ self._M)
+
+    def shifts(self, clients: NDArray[np.intp], offsets: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n, b) coordinates of what the measurements add; `offsets` (n, rounds) are the clients' O."""
+        if self._M is None:
+            return np.zeros((len(clients), self.space.B.shape[1]), dtype=np.float32)
         target = np.concatenate((self.expected[clients] @ self._accepted.T, self.counts[clients]), axis=1)
-        shift = ((target - offset @ self._all.T) @ self._inside) @ self.project
-        return np.asarray(offset + shift, dtype=np.float32)
+        return np.asarray(((target - offsets @ self._all.T) @ self._inside) @ self._M)
 
     def _counts(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """(n, rounds) and (K, n) scaled measurements that the counts provide where the space has none."""

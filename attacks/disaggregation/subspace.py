@@ -4,32 +4,39 @@ Without noise A = P G has the column space of P whenever A's rank is the number 
 the space of the largest singular values stands in for it. Nothing here needs memory for more than a few
 rounds × rounds or rounds × clients matrices: A is read in slices of its columns.
 
-Two ways to the same space. A *sketch*, the QR factorisation of as many random combinations of A's
-columns as there are clients (and a few more, to see the rank end), costs rounds · clients² and is enough
-when there is no noise. The eigenvectors of the *Gram* matrix A Aᵀ cost rounds³ and are the least-squares
-choice with noise. Small problems and noisy ones use the Gram matrix.
+Two ways to the same space. A *sketch* takes random combinations of A's columns, a quarter more than there
+are clients: as many as clients would be a square random matrix, whose smallest singular value is next to
+nothing. A pivoted Cholesky factorisation of their inner products picks the best conditioned among them,
+and shows where the rank ends; that costs rounds · clients² and is enough when there is no noise. The
+eigenvectors of the *Gram* matrix A Aᵀ cost rounds³ and are the least-squares choice with noise. Small
+problems and noisy ones use the Gram matrix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from attacks.disaggregation.problem import DisaggregationProblem
 
 SLICE_ENTRIES = 1 << 24
 """Entries of A that are read at a time (128 MB in double precision)."""
-BLOCK_ROWS = 1024
+BLOCK_ROWS = 512
 """Clients that are handled at a time where a batch of all would need matrices of clients × rounds."""
 GRAM_ROUNDS = 1024
 """Up to so many rounds an eigendecomposition is a matter of a second."""
-OVERSAMPLING = 8
-"""Combinations beyond the number of clients: they must vanish if the rank is what it should be."""
-EXACT_ANGLE = 1e-4
+OVERSAMPLING = 1.25
+"""Combinations in a sketch, relative to the number of clients."""
+TERMS = 8
+"""Combinations that each of A's columns is part of, with a random sign."""
+PROBES = 16
+"""Combinations that were not picked, on which the space is tested."""
+EXACT_ANGLE = 2e-3
 """Below this tilt the space is taken for exact: a wrong binary column is never that close to it."""
 
 
@@ -59,13 +66,22 @@ class Subspace:
         """Whether A is free of noise up to rounding."""
         return self.angle < EXACT_ANGLE
 
+    @cached_property
+    def single(self) -> NDArray[np.float32]:
+        """The basis in single precision, for what is done to all clients at every step."""
+        return self.basis.astype(np.float32)
+
     def residual(self, columns: NDArray[Any]) -> NDArray[np.float64]:
-        """(K,) squared distance of each row of `columns` (K, rounds) from the space."""
-        U = self.basis
+        """(K,) squared distance of each row of `columns` (K, rounds) from the space.
+
+        Single precision is enough: the rest is computed itself, not as a difference of squares.
+        """
+        U = self.single
         residual = np.empty(len(columns))
         for block in row_blocks(len(columns)):
-            rest = columns[block] - (columns[block].astype(np.float64) @ U) @ U.T
-            residual[block] = np.einsum("kr,kr->k", rest, rest)
+            p = columns[block].astype(np.float32)
+            rest = p - (p @ U) @ U.T
+            residual[block] = np.einsum("kr,kr->k", rest, rest, dtype=np.float64)
         return residual
 
 
@@ -77,9 +93,9 @@ def find_subspace(problem: DisaggregationProblem, *, rng: np.random.Generator) -
     """
     clients = problem.num_clients or (len(problem.clients) if problem.counts is not None else None)
     A = problem.aggregates
-    if clients is not None and problem.rounds > GRAM_ROUNDS and problem.rounds > clients + OVERSAMPLING:
+    if clients is not None and problem.rounds > GRAM_ROUNDS and problem.rounds > clients:
         subspace = _from_sketch(A, clients, rng)
-        if subspace.exact:
+        if subspace is not None and subspace.exact:
             return subspace
     return _from_gram(A, clients)
 
@@ -105,28 +121,69 @@ def _from_gram(A: NDArray[Any], clients: int | None) -> Subspace:
     return Subspace(np.ascontiguousarray(vectors[:, :rank]), kept, noise, first / float(kept[-1]), clients)
 
 
-def _from_sketch(A: NDArray[Any], clients: int, rng: np.random.Generator) -> Subspace:
-    from scipy.linalg import qr
+def _from_sketch(A: NDArray[Any], clients: int, rng: np.random.Generator) -> Subspace | None:
+    """The space, or None if the sketch is too ill conditioned to tell."""
+    from scipy.linalg.blas import dsyrk, dtrsm
+    from scipy.linalg.lapack import dpstrf
 
-    Y = np.zeros((len(A), clients + OVERSAMPLING))
+    Y = _combinations(A, int(OVERSAMPLING * clients) + PROBES, rng)
+    R, pivot, rank, _ = dpstrf(dsyrk(1.0, Y, trans=1), lower=0, overwrite_a=1)
+    rank, pivot = min(rank, clients), pivot - 1
+    if rank == 0 or R[0, 0] == 0:
+        return Subspace(np.zeros((len(A), 0)), None, 0.0, 0.0, clients)
+    R = np.triu(R[:rank, :rank])
+    U = dtrsm(1.0, R, np.asfortranarray(Y[:, pivot[:rank]]), side=1, overwrite_b=1)
+    noise = _noise(Y[:, pivot[rank : rank + PROBES]], U, R)
+    # The picked combinations give the space; all of them together, in a step of subspace iteration, know
+    # its weak directions ten times better.
+    try:
+        V, _ = _orthonormal(Y.T @ U)
+        U, R = _orthonormal(Y @ V)
+    except np.linalg.LinAlgError:
+        return None
+    # The norm of a matrix of so many columns of incoherent noise, over the least of what it may tilt.
+    tilt = noise * (1 + np.sqrt(rank / len(A))) / _smallest_singular_value(R, rng)
+    relative = noise * np.sqrt(Y.shape[1]) / float(np.linalg.norm(Y))
+    return Subspace(np.ascontiguousarray(U), None, relative, tilt, clients)
+
+
+def _orthonormal(M: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """M = Q R by way of the Cholesky factor of MᵀM, which is quick, and enough for what comes here."""
+    from scipy.linalg.blas import dsyrk, dtrsm
+    from scipy.linalg.lapack import dpotrf
+
+    R, failed = dpotrf(dsyrk(1.0, M, trans=1), lower=0, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError("columns are dependent")
+    return dtrsm(1.0, R, M, side=1), R
+
+
+def _noise(probes: NDArray[np.float64], U: NDArray[np.float64], R: NDArray[np.float64]) -> float:
+    """The noise in one combination, from what is left of combinations outside the space of the picked ones.
+
+    That holds the noise of the probe, and of the picked ones by as much as they take part in the probe.
+    """
+    from scipy.linalg import solve_triangular
+
+    inside = U.T @ probes
+    rest = probes - U @ inside
+    share = solve_triangular(R, inside, check_finite=False)
+    parts = (1 + (share**2).sum(axis=0)) * (1 - len(R) / len(U))
+    floor = np.finfo(np.float64).eps * float(R[0, 0])
+    return max(float(np.sqrt((rest**2).sum() / parts.sum())), floor)
+
+
+def _combinations(A: NDArray[Any], number: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """(rounds, number) random combinations of A's columns, in which each has TERMS parts."""
+    from scipy.sparse import csr_array
+
+    Y = np.zeros((number, len(A)))
     for part in slices(A):
-        Y += part @ rng.standard_normal((part.shape[1], Y.shape[1]))
-    Q, R = (
-        np.asarray(factor, np.float64)
-        for factor in qr(Y, mode="economic", overwrite_a=True, check_finite=False)
-    )
-    diagonal = np.abs(np.diag(R))
-    rank = min(clients, int((diagonal > diagonal[0] * 1e-9).sum()))
-    if rank == 0:
-        return Subspace(Q[:, :0], None, 0.0, 0.0, clients)
-    discarded = float(np.linalg.norm(R[rank:, rank:], 2))
-    kept = _smallest_singular_value(R[:rank, :rank], rng)
-    noise = discarded / float(np.linalg.norm(R[:rank])) * np.sqrt(len(A) / OVERSAMPLING)
-    angle = (
-        max(discarded / np.sqrt(OVERSAMPLING) * np.sqrt(clients), np.finfo(np.float64).eps * diagonal[0])
-        / kept
-    )
-    return Subspace(np.ascontiguousarray(Q[:, :rank]), None, noise, float(angle), clients)
+        width = part.shape[1]
+        which, sign = rng.integers(number, size=(width, TERMS)), rng.choice([-1.0, 1.0], (width, TERMS))
+        begin = np.arange(0, which.size + 1, TERMS)
+        Y += csr_array((sign.ravel(), which.ravel(), begin), shape=(width, number)).T @ part.T
+    return Y.T
 
 
 def gram(A: NDArray[Any]) -> NDArray[np.float64]:
@@ -137,11 +194,11 @@ def gram(A: NDArray[Any]) -> NDArray[np.float64]:
     return K
 
 
-def slices(A: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
-    """Column slices of A (rounds, some) in double precision, left to right."""
+def slices(A: NDArray[Any], dtype: DTypeLike = np.float64) -> Iterator[NDArray[Any]]:
+    """Column slices of A (rounds, some) in the given precision, left to right."""
     width = max(1, SLICE_ENTRIES // len(A))
     for start in range(0, A.shape[1], width):
-        yield np.asarray(A[:, start : start + width], dtype=np.float64)
+        yield np.asarray(A[:, start : start + width], dtype=dtype)
 
 
 def row_blocks(rows: int) -> Iterator[slice]:

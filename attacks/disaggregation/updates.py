@@ -8,6 +8,7 @@ around zero and shows in the standard errors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ from attacks.disaggregation.subspace import slices
 
 SINGULAR = 1e-9
 """Relative eigenvalue of the normal equations below which a combination of clients is not determined."""
+
+MOST_SAMPLED = 1024
+"""Entries of an update, evenly spread, from which the standard errors are estimated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +57,20 @@ def least_squares(
     # Sums of products of 0 and 1 are exact in single precision, and half the work.
     P = columns[:, resolved].astype(np.float32)
     X = np.concatenate((P, _nuisance(averages[~resolved], room=rounds - wanted)), axis=1)
-    inverse, rank = _inverse_normal(X)
-    spread = np.diag(inverse)[:wanted]
-    determined = np.abs(np.einsum("ij,ji->i", inverse[:wanted], (X.T @ P).astype(np.float64)) - 1) < 1e-6
-    solver = inverse[:wanted]
-    left = 0.0
-    filled = 0
-    for part in slices(aggregates):
-        right = X.T @ part
-        G = inverse @ right if X.shape[1] > wanted else solver @ right
+    normal = _NormalEquations.of(X)
+    left, filled, sampled = 0.0, 0, 0
+    every = -(-dim // MOST_SAMPLED)
+    for part in slices(aggregates, aggregates.dtype if aggregates.dtype.kind == "f" else np.float64):
+        G = normal.solve(X.T @ part)
         values[resolved, filled : filled + part.shape[1]] = G[:wanted]
-        left += float(((part - X @ G) ** 2).sum())
+        some = slice(-filled % every, None, every)
+        rest = part[:, some] - X @ G[:, some].astype(part.dtype)
+        left += float(np.einsum("ij,ij->", rest, rest, dtype=np.float64))
+        sampled += rest.shape[1]
         filled += part.shape[1]
-    spare = rounds - rank
+    spare = rounds - normal.rank
     if spare > 0:
-        error[resolved] = np.where(determined, np.sqrt(np.maximum(spread, 0) * left / spare / dim), np.nan)
+        error[resolved] = np.sqrt(normal.spread[:wanted] * left / spare / sampled)
     return Updates(values, error)
 
 
@@ -89,17 +92,31 @@ def _nuisance(averages: NDArray[np.float64], *, room: int) -> NDArray[np.float32
     return np.asarray(U[:, :keep], dtype=np.float32)
 
 
-def _inverse_normal(X: NDArray[np.float32]) -> tuple[NDArray[np.float64], int]:
-    """(XᵀX)⁺ and the rank of X."""
-    from scipy.linalg import eigh
-    from scipy.linalg.lapack import dpotrf, dpotri
+@dataclass(frozen=True, eq=False)
+class _NormalEquations:
+    """XᵀX: how to solve with it, its rank, and the diagonal of its inverse.
 
-    N = (X.T @ X).astype(np.float64)
-    factor, failed = dpotrf(N, lower=1)
-    if not failed and np.diag(factor).min() ** 2 > SINGULAR * np.diag(N).max():
-        inverse, _ = dpotri(factor, lower=1)
-        lower = np.tril(inverse)
-        return lower + np.tril(lower, -1).T, len(N)
-    values, vectors = eigh(N)
-    kept = values > SINGULAR * values[-1]
-    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, int(kept.sum())
+    Where the matrix is singular solutions are the smallest, and `spread` is NaN for what is not determined.
+    """
+
+    solve: Callable[[NDArray[Any]], NDArray[np.float64]]
+    rank: int
+    spread: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, X: NDArray[np.float32]) -> _NormalEquations:
+        from scipy.linalg import cho_solve, eigh
+        from scipy.linalg.lapack import dpotrf, dtrtri
+
+        N = (X.T @ X).astype(np.float64)
+        factor, failed = dpotrf(N, lower=1)
+        if not failed and np.diag(factor).min() ** 2 > SINGULAR * np.diag(N).max():
+            inverse, _ = dtrtri(factor, lower=1)
+            spread = np.einsum("ij,ij->j", inverse, inverse)
+            return cls(lambda right: np.asarray(cho_solve((factor, True), right)), len(N), spread)
+        values, vectors = eigh(N)
+        kept = values > SINGULAR * values[-1]
+        pseudo = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+        determined = np.abs(np.einsum("ij,ji->i", pseudo, N) - 1) < 1e-6
+        spread = np.where(determined, np.maximum(np.diag(pseudo), 0), np.nan)
+        return cls(lambda right: np.asarray(pseudo @ right), int(kept.sum()), spread)

@@ -14,9 +14,12 @@ from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.rivals import Rivals
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.windows import Windows
+from attacks.disaggregation.workers import Threads, Workers
 
 NEAR = 1e-3
 """Distance from an exact space, beyond its own angle, at which a column of norm 1 still counts as inside."""
+APART = 0.05
+"""Squared distance beyond which no column counts as inside an exact space, however long it is."""
 CLEAR = 0.3
 """Under noise: distance² relative to that of a random column with the same counts; wrong columns that a
 solver settles on come down to about twice this, right ones stay below until the method fails."""
@@ -87,7 +90,8 @@ def resolved(subspace: Subspace, found: Candidates) -> NDArray[np.bool_]:
 def _lies_in(
     subspace: Subspace, columns: NDArray[np.uint8], residual: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    return np.asarray(residual <= (NEAR + 10 * subspace.angle) ** 2 * columns.sum(axis=1, dtype=np.int64))
+    near = (NEAR + 10 * subspace.angle) ** 2 * columns.sum(axis=1, dtype=np.int64)
+    return np.asarray(residual <= np.minimum(near, APART))
 
 
 def excludes(bound: float, subspace: Subspace, rounds: int) -> bool:
@@ -112,6 +116,7 @@ def judge(
     *,
     solver: str,
     prove: bool = True,
+    workers: Workers | None = None,
     belief: NDArray[np.float64] | None = None,
 ) -> Columns:
     """An outcome for every client.
@@ -148,7 +153,9 @@ def judge(
     if subspace.exact and windows.exact and subspace.rank == active_clients(problem, subspace):
         proved = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)
         if prove:
-            proved[~proved] = unique(columns[rows[~proved]], windows.of(rows[~proved]), subspace)
+            proved[~proved] = unique(
+                columns[rows[~proved]], windows.of(rows[~proved]), subspace, workers or Threads()
+            )
         verdict.give(rows[proved], Outcome.PROVED, 1.0)
     verdict.give(np.flatnonzero(fixed), Outcome.PROVED, 1.0)
     _settle_duplicates(problem, subspace, columns, verdict)

@@ -104,7 +104,7 @@ def test_hidden_clients_do_not_stop_the_others():
 
 def test_repair_finds_what_projections_missed(monkeypatch):
     monkeypatch.setattr(
-        "attacks.disaggregation.solvers.auto.Projection", lambda: Projection(max_iterations=10)
+        "attacks.disaggregation.solvers.auto.Projection", lambda **_: Projection(max_iterations=10)
     )
     monkeypatch.setattr("attacks.disaggregation.solvers.auto.FEW", 1)
     case = planted(5, clients=16, rounds=40, window=8)

@@ -57,6 +57,6 @@ def test_changes_are_the_true_changes_of_the_distance(noisy):
         for change, entries in zip(changes[:4], places[:4], strict=True):
             other = column.copy()
             other[entries] ^= 1
-            assert space.residual(other[None])[0] - before == pytest.approx(change, abs=1e-9)
+            assert space.residual(other[None])[0] - before == pytest.approx(change, abs=1e-5)
             checked += 1
     assert checked > 10

@@ -15,6 +15,7 @@ from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.verdict import judge, out_of_reach, resolved
+from attacks.disaggregation.workers import Threads, Workers
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
 
@@ -29,11 +30,12 @@ class Auto(Settings):
     rounding. What projections leave goes to a mixed-integer program where that has a chance: complete
     counts, and few clients left. They share `repair_time_limit_s`; 0 leaves them unresolved. How far a
     program gets within a limit depends on the machine, so that a recovery is reproducible everywhere only
-    without it or when nobody is left.
+    without it or when nobody is left. `workers` are the projections' own.
     """
 
     name: Literal["auto"] = "auto"
     repair_time_limit_s: NonNegativeFloat = 20.0
+    workers: Workers = Threads()
 
     def solve(
         self,
@@ -48,7 +50,7 @@ class Auto(Settings):
             return Blind().solve(problem, subspace, rng=rng, progress=progress)
         if not subspace.exact:
             return MessagePassing().solve(problem, subspace, rng=rng, progress=progress)
-        found = Projection().search(problem, subspace, rng=rng, progress=progress)
+        found = Projection(workers=self.workers).search(problem, subspace, rng=rng, progress=progress)
         left = np.flatnonzero(~out_of_reach(problem, subspace) & ~resolved(subspace, found))
         if (
             problem.windows.complete
@@ -57,4 +59,4 @@ class Auto(Settings):
         ):
             repair = Gurobi(time_limit_s=self.repair_time_limit_s / len(left), prove=False)
             repair.search(problem, subspace, left, found, progress=progress)
-        return judge(problem, subspace, found, solver=self.name)
+        return judge(problem, subspace, found, solver=self.name, workers=self.workers)

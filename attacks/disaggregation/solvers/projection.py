@@ -19,18 +19,21 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.disaggregation.affine import AffineSpace
 from attacks.disaggregation.attribution import Pool
-from attacks.disaggregation.binary import BinarySet
 from attacks.disaggregation.peeling import Peeling
+from attacks.disaggregation.points import Points, joined
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import Columns
 from attacks.disaggregation.rivals import Rivals
-from attacks.disaggregation.subspace import Subspace
+from attacks.disaggregation.subspace import Subspace, row_blocks
 from attacks.disaggregation.verdict import Candidates, judge, out_of_reach
 from attacks.disaggregation.windows import Windows
+from attacks.disaggregation.workers import Threads, Workers
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
 
-CHECK_EVERY = 10
+ALONE = 50
+"""Iterations for which blocks go on by themselves."""
+OFFER_EVERY = 10
 PEEL_EVERY = 50
 COOLING = (1.0, 0.6, 0.3, 0.1)
 """Factors of the peeling weight that a stalled batch tries in turn."""
@@ -53,7 +56,8 @@ class Projection(Settings):
     narrow optimum; 0 switches them off), `patience` the iterations without a new column before the batch
     changes its weight and, after a full cycle, starts anew; `max_iterations` bounds the work, though a
     search that finds nothing new gives up long before. With `prove`, certificates of uniqueness are sought
-    for the columns found, which takes about as long as finding them.
+    for the columns found, which takes about as long as finding them. `workers` do the first iterations, in
+    blocks of clients, and the proofs; the result does not depend on them.
     """
 
     name: Literal["projection"] = "projection"
@@ -62,6 +66,7 @@ class Projection(Settings):
     patience: PositiveInt = 300
     max_iterations: PositiveInt = 60_000
     prove: bool = True
+    workers: Workers = Threads()
 
     def solve(
         self,
@@ -73,7 +78,7 @@ class Projection(Settings):
     ) -> Columns:
         """A column and an outcome for every client; see `Columns`."""
         found = self.search(problem, subspace, rng=rng, progress=progress)
-        return judge(problem, subspace, found, solver=self.name, prove=self.prove)
+        return judge(problem, subspace, found, solver=self.name, prove=self.prove, workers=self.workers)
 
     def search(
         self,
@@ -118,66 +123,90 @@ class _Search:
     def run(self, wanted: NDArray[np.intp], found: Candidates, progress: Progress) -> None:
         """Search for the columns of the `wanted` clients and put what turns up into `found`."""
         settings, peeling = self.settings, self.peeling
-        points = self.batch(wanted, wanted)
-        last_new = last_change = cooling = 0
-        for iteration in range(1, settings.max_iterations + 1):
-            # A sum of two columns in the pool shuts out its parts: every other phase searches without.
-            Q = points.binary.nearest(points.X if cooling % 2 else points.X + self.excluded)
-            R = points.offset + ((2 * Q - points.X) @ self.space.B) @ peeling.project
-            points.X += settings.step * (R - Q)
-            if iteration % CHECK_EVERY:
-                continue
-            distance = self.space.distance(Q, points.clients)
-            nearer = found.offer(points.clients, Q, distance)
-            done = (distance < ZERO) & Q.any(axis=1)
-            if done.any():
-                if self.pool.add(points.clients[done], Q[done]):
-                    last_new = last_change = iteration
-                    self.excluded = self.exclusions(len(wanted))
-                missing = self.pool.without(wanted)
-                progress(len(wanted) - len(missing), len(wanted))
-                if not len(missing) or self.pool.size == self.space.subspace.rank:
-                    break
-                points = self.batch(missing, wanted, points.of(~done & np.isin(points.clients, missing)))
-            elif nearer and not self.space.subspace.exact:
-                last_new = iteration  # under noise nothing is ever done: nearer is as good as new
-            if iteration - last_new >= self.endurance(len(points.X)):
+        points = self.alone(wanted, found, progress)
+        last_new = last_change = begin = min(ALONE, settings.max_iterations)
+        cooling = 0
+        for iteration in range(begin, settings.max_iterations):
+            if not self.left(wanted):
                 break
             peel = iteration % PEEL_EVERY == 0
             if iteration - last_change >= settings.patience:
                 last_change, cooling, peel = iteration, cooling + 1, True
                 if cooling % len(COOLING) == 0:
                     points = self.batch(self.pool.without(wanted), wanted)
-            if peel and self.pool.size:
-                peeling.tilt(self.pool.columns, settings.peeling * COOLING[cooling % len(COOLING)])
-                points.offset = peeling.offsets(points.clients)
+            if peel:
+                if self.pool.size:
+                    peeling.tilt(self.pool.columns, settings.peeling * COOLING[cooling % len(COOLING)])
+                points.renew(peeling)
+            # A sum of two columns in the pool shuts out its parts: every other phase searches without.
+            Q, distance = points.step(peeling, 0.0 if cooling % 2 else self.excluded, settings.step)
+            done = (distance < ZERO) & Q.any(axis=1)
+            nearer = iteration % OFFER_EVERY == 0 and found.offer(points.clients, Q, distance)
+            if done.any():
+                if self.take(points.clients[done], Q[done]):
+                    last_new = last_change = iteration
+                missing = self.pool.without(wanted)
+                progress(len(wanted) - len(missing), len(wanted))
+                points = self.batch(missing, wanted, points.of(~done & np.isin(points.clients, missing)))
+            elif nearer and not self.space.subspace.exact:
+                last_new = iteration  # under noise nothing is ever done: nearer is as good as new
+            if iteration - last_new >= self.endurance(len(points)):
+                break
         owned = np.flatnonzero(self.pool.column >= 0)
         found.columns[owned] = self.pool.columns[self.pool.column[owned]]
 
+    def alone(self, wanted: NDArray[np.intp], found: Candidates, progress: Progress) -> Points:
+        """The first iterations, block by block; the points still searching come back in one batch."""
+        clients = self.with_spare(wanted, wanted)
+        blocks = [clients[block] for block in row_blocks(len(clients))]
+        tasks = list(zip(blocks, self.rng.spawn(len(blocks)), strict=True))
+        shared = (self.peeling, self.settings.step, min(ALONE, self.settings.max_iterations))
+        searching: list[Points] = []
+        for block in self.settings.workers.map(_search_block, shared, tasks):
+            found.offer(block.searching.clients, block.columns, block.distance)
+            if len(block.done):
+                self.take(block.done, block.done_columns)
+            searching.append(block.searching)
+            progress(len(wanted) - len(self.pool.without(wanted)), len(wanted))
+        points = joined(searching, self.peeling)
+        missing = self.pool.without(wanted)
+        return self.batch(missing, wanted, points.of(np.isin(points.clients, missing)))
+
+    def take(self, clients: NDArray[np.intp], columns: NDArray[np.generic]) -> bool:
+        """Put columns into the pool; whether there is a new one among them."""
+        new = self.pool.add(clients, columns)
+        if new:
+            self.excluded = self.exclusions(self.windows.clients)
+        return new
+
+    def left(self, wanted: NDArray[np.intp]) -> bool:
+        """Whether there is anything left to find."""
+        return bool(len(self.pool.without(wanted))) and self.pool.size < self.space.subspace.rank
+
     def batch(
-        self, missing: NDArray[np.intp], wanted: NDArray[np.intp], running: _Points | None = None
-    ) -> _Points:
-        """Points for every `missing` client: those `running` go on, the others start.
+        self, missing: NDArray[np.intp], wanted: NDArray[np.intp], running: Points | None = None
+    ) -> Points:
+        """Points for every `missing` client: those `running` go on, the others start."""
+        on = running.clients if running is not None else missing[:0]
+        clients = self.with_spare(np.setdiff1d(missing, on), wanted, len(on))
+        if running is not None and not len(clients):
+            return running
+        fresh = Points.start(clients, self.peeling, self.rng)
+        return fresh if running is None else joined((running, fresh), self.peeling)
+
+    def with_spare(self, idle: NDArray[np.intp], wanted: NDArray[np.intp], on: int = 0) -> NDArray[np.intp]:
+        """The `idle` clients, and some of them again.
 
         A small batch costs no less than one of BATCH points, so the rest go to clients that are hard to
         find; if columns are yet to be attributed, a missing one may be anybody's among the `wanted`.
         """
-        on = running.clients if running is not None else missing[:0]
-        idle = np.setdiff1d(missing, on)
-        spare = max(BATCH - len(on) - len(idle), 0)
-        hard = self.rng.choice(wanted if self.pool.attributed else missing, spare)
-        clients = np.concatenate((idle, hard))
-        noise = self.rng.random((len(clients), self.windows.rounds), dtype=np.float32)
-        X = self.expected[clients] + np.float32(0.1) * noise
-        offset = self.peeling.offsets(clients)
-        if running is not None:
-            clients, X = np.concatenate((on, clients)), np.concatenate((running.X, X))
-            offset = np.concatenate((running.offset, offset))
-        return _Points(clients, X, offset, BinarySet(self.windows.of(clients)))
+        hard = wanted if self.pool.attributed else self.pool.without(wanted)
+        spare = max(BATCH - on - len(idle), 0) if len(hard) else 0
+        return np.concatenate((idle, self.rng.choice(hard, spare)))
 
     def endurance(self, points: int) -> int:
         """Iterations without a new column after which to give up: more of them where they are cheap."""
-        work = 4 * points * self.windows.rounds * max(self.space.B.shape[1], 1)
+        work = 4 * max(points, 1) * self.windows.rounds * max(self.space.B.shape[1], 1)
         patience = self.settings.patience
         if not self.space.subspace.exact:
             return patience
@@ -198,18 +227,38 @@ class _Search:
         return push
 
 
-@dataclass(eq=False)
-class _Points:
-    """A batch: `clients` (n,) whose column each point seeks, `X` (n, rounds), `offset` (n, rounds)."""
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """What a block came to: the clients `done` (d,) have `done_columns` (d, rounds), others are `searching`.
 
-    clients: NDArray[np.intp]
-    X: NDArray[np.float32]
-    offset: NDArray[np.float32]
-    binary: BinarySet
+    `columns` and `distance` are where the searching points were last.
+    """
 
-    def of(self, chosen: NDArray[np.bool_]) -> _Points:
-        """Some of the points; their `binary` is for the batch that takes them to renew."""
-        return _Points(self.clients[chosen], self.X[chosen], self.offset[chosen], self.binary)
+    done: NDArray[np.intp]
+    done_columns: NDArray[np.uint8]
+    searching: Points
+    columns: NDArray[np.uint8]
+    distance: NDArray[np.float64]
+
+
+def _search_block(
+    shared: tuple[Peeling, float, int], block: tuple[NDArray[np.intp], np.random.Generator]
+) -> _Block:
+    """Reflect until a block's columns are found, or for so many iterations."""
+    (peeling, step, iterations), (clients, rng) = shared, block
+    points = Points.start(clients, peeling, rng)
+    done, found = [clients[:0]], [np.zeros((0, points.X.shape[1]), dtype=np.uint8)]
+    Q, distance = points.X, np.full(len(points), np.inf)
+    for _ in range(iterations):
+        Q, distance = points.step(peeling, 0.0, step)
+        right = (distance < ZERO) & Q.any(axis=1)
+        if right.any():
+            done.append(points.clients[right])
+            found.append(Q[right].astype(np.uint8))
+            points, Q, distance = points.of(~right), Q[~right], distance[~right]
+        if not len(points):
+            break
+    return _Block(np.concatenate(done), np.concatenate(found), points, Q.astype(np.uint8), distance)
 
 
 def expected_participation(windows: Windows) -> NDArray[np.float32]:
