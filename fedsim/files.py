@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -11,16 +12,23 @@ from typing import Any
 
 import numpy as np
 
+_SUFFIX = ".fedsim-part"
+
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a path to write to; it becomes `path` only if the block ends without an exception."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{_SUFFIX}")
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def leftovers(folder: Path) -> set[Path]:
+    """What killed processes were about to write in a folder and below."""
+    return set(folder.rglob(f".*{_SUFFIX}"))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -37,7 +45,17 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def write_npy(path: Path, array: np.ndarray[Any, Any]) -> None:
     """Write one array whole."""
     with written_whole(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
+        # The bytes of np.save, which does not say why a write failed, such as a full disk.
+        file.write(npy_header(array.dtype, array.shape))
+        file.write(np.ascontiguousarray(array).data)
+
+
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """What an .npy file begins with; the entries follow, row by row."""
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, description)
+    return header.getvalue()
 
 
 def write_npz(path: Path, **arrays: np.ndarray[Any, Any]) -> None:

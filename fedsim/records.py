@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsim.errors import UserError
-from fedsim.files import write_json
+from fedsim.files import npy_header, write_json
 
 _HEADER = ("round", "cohort_size", "weight")
 _LAYERS = "layers.json"
@@ -52,6 +54,8 @@ class Transcript:
             layers = json.loads((folder / _LAYERS).read_text(encoding="utf-8"))["shapes"]
         except FileNotFoundError as error:
             raise UserError(f"{folder} holds no transcript: {error.filename} is missing") from error
+        except ValueError as error:
+            raise UserError(f"{folder}: not a finished transcript: {error}") from error
         if len(rows) != len(aggregates):
             raise UserError(
                 f"{folder}: {len(rows)} of {len(aggregates)} rounds are there; the run was interrupted"
@@ -73,27 +77,52 @@ def rounds_recorded(folder: Path) -> int:
 class TranscriptWriter:
     """Grows a transcript on disk, one round at a time, without holding it in memory.
 
-    A round counts once its line stands in `rounds.csv`; the line is written after the sum.
+    A round counts once its line stands in `rounds.csv`; the line is written after the sum. A transcript
+    that was begun earlier is continued after its first `keep` rounds, and whatever follows them is dropped:
+    the files end up the same as if they had been written at once. One process at a time may write.
     """
 
-    def __init__(self, folder: Path, rounds: int, layer_shapes: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self, folder: Path, rounds: int, layer_shapes: Sequence[tuple[int, ...]], *, keep: int = 0
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / _LAYERS, {"shapes": [list(shape) for shape in layer_shapes]})
         dim = sum(math.prod(shape) for shape in layer_shapes)
-        self._aggregates = np.lib.format.open_memmap(
-            folder / "aggregates.npy", mode="w+", dtype=np.float32, shape=(rounds, dim)
-        )
-        self._file = (folder / "rounds.csv").open("w", newline="", encoding="utf-8")
+        header = npy_header(np.dtype(np.float32), (rounds, dim))
+        self._aggregates = (folder / "aggregates.npy").open("ab")
+        self._file = (folder / "rounds.csv").open("a+", newline="", encoding="utf-8")
         self._rows = csv.writer(self._file)
-        self._rows.writerow(_HEADER)
-        self._round = 0
+        self._round = keep
+        try:
+            # This kind of lock is not handed on to processes that are forked from this one.
+            fcntl.lockf(self._aggregates, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"{folder}: another process is writing this transcript") from error
+        if keep:
+            self._file.seek(0)
+            lines = [self._file.readline() for _ in range(1 + keep)]
+            _cut(self._file, sum(map(len, lines)), complete=lines[-1].endswith("\n"))
+            size = len(header) + keep * dim * np.dtype(np.float32).itemsize
+            _cut(self._aggregates, size, complete=self._aggregates.tell() >= size)
+        else:
+            _cut(self._aggregates, 0)
+            self._aggregates.write(header)
+            _cut(self._file, 0)
+            self._rows.writerow(_HEADER)
 
     def append(self, aggregate: NDArray[np.float32], *, cohort_size: int, weight: float) -> None:
         """Record the next round's sum."""
-        self._aggregates[self._round] = aggregate
+        self._aggregates.write(np.ascontiguousarray(aggregate, dtype=np.float32).data)
+        self._aggregates.flush()
         self._rows.writerow((self._round, cohort_size, weight))
         self._file.flush()
         self._round += 1
+
+    def sync(self) -> None:
+        """Return once everything that was appended is safe on the disk."""
+        for file in (self._aggregates, self._file):
+            file.flush()
+            os.fsync(file.fileno())
 
     def __enter__(self) -> Self:
         return self
@@ -101,5 +130,12 @@ class TranscriptWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._aggregates.flush()
+        self._aggregates.close()
         self._file.close()
+
+
+def _cut(file: IO[Any], size: int, *, complete: bool = True) -> None:
+    """Drop what follows the first `size` bytes of a file; `complete`: whether it has that many."""
+    if not complete:
+        raise UserError(f"{file.name} is shorter than it was: start the run again with --force")
+    file.truncate(size)
