@@ -23,7 +23,8 @@ class CountCollector(StrategyWrapper):
         super().__init__(inner)
         self._window = window
         self._rounds = rounds
-        self._answers: list[tuple[int, int, int, int]] = []
+        self.answers: list[tuple[int, int, int, int]] = []
+        """Client, first round, round after the last, count: everything collected so far."""
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -38,9 +39,9 @@ class CountCollector(StrategyWrapper):
         start = (server_round - 1) // self._window * self._window
         for reply in replies:
             answer = reply.content.metric_records["answer"]
-            self._answers.append((int(answer["client"]), start, server_round, int(answer["count"])))  # type: ignore[arg-type]
+            self.answers.append((int(answer["client"]), start, server_round, int(answer["count"])))  # type: ignore[arg-type]
         return None
 
     def report(self) -> ParticipationReport:
         """Everything collected so far, by client and then by time."""
-        return ParticipationReport.from_rows(sorted(self._answers))
+        return ParticipationReport.from_rows(sorted(self.answers))

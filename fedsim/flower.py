@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 # Flower reports usage over the network unless told not to, and reads this when it is imported.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 PARAMETERS = "parameters"
@@ -66,3 +68,14 @@ def parameters_of(record: object) -> NDArray[np.float32]:
     if not isinstance(record, ArrayRecord) or set(record) != {PARAMETERS}:
         raise TypeError(f"expected an ArrayRecord with the single key {PARAMETERS!r}, got {record!r:.80}")
     return np.asarray(record[PARAMETERS].numpy(), dtype=np.float32)
+
+
+def records_to_bytes(records: RecordDict) -> bytes:
+    """Records as Flower writes them to the wire."""
+    serialised: bytes = recorddict_to_proto(records).SerializeToString()
+    return serialised
+
+
+def records_from_bytes(serialised: bytes) -> RecordDict:
+    """The records that `records_to_bytes` wrote."""
+    return recorddict_from_proto(ProtoRecordDict.FromString(serialised))

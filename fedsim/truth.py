@@ -47,16 +47,17 @@ class TruthRecorder:
     """Learns from the trusted aggregation whose updates are in which sum, and the rest from the devices."""
 
     def __init__(self, rounds: int, clients: int, dim: int) -> None:
-        self._participation = np.zeros((rounds, clients), dtype=np.uint8)
+        self.participation = np.zeros((rounds, clients), dtype=np.uint8)
+        """(rounds, clients), as far as recorded."""
         self._dim = dim
 
     def record(self, round_index: int, clients: Iterable[int]) -> None:
         """Note whose updates went into a round's sum."""
-        self._participation[round_index, list(clients)] = 1
+        self.participation[round_index, list(clients)] = 1
 
     def truth(self, diaries: Iterable[Diary]) -> Truth:
         """The whole truth, once every device has handed in its diary."""
-        rounds_of = self._participation.sum(axis=0, dtype=np.int64)
+        rounds_of = self.participation.sum(axis=0, dtype=np.int64)
         updates = np.full((len(rounds_of), self._dim), np.nan, dtype=np.float32)
         for diary in diaries:
             summed = int(rounds_of[diary.client])
@@ -66,4 +67,4 @@ class TruthRecorder:
                 )
             if diary.total is not None and diary.rounds:
                 updates[diary.client] = diary.total / np.float32(diary.rounds)
-        return Truth(self._participation, updates)
+        return Truth(self.participation, updates)

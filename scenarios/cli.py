@@ -7,11 +7,14 @@ line, nothing half-written; 1 a fault of ours. Everything heavy is imported insi
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -53,17 +56,26 @@ def run(
     overrides: Set = None,
     engine: Annotated[Engine, typer.Option(help="How to run the federation.")] = Engine.INLINE,
     force: Force = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a scenario end to end: simulate, attack, score, report.
 
     SCENARIO is a TOML file, or the name of one in the library (see `fedsim list`).
     """
-    world, directory = _prepare(scenario, overrides, out, force=force)
+    if resume and force:
+        raise UserError("--resume continues a run and --force replaces it: choose one")
+    if resume and engine is not Engine.INLINE:
+        raise UserError(f"--resume: only the inline engine leaves checkpoints to go on from, not {engine}")
+    world, directory = _prepare(scenario, overrides, out, force=force, resume=resume)
     from scenarios.console import progress_bars
-    from scenarios.runner import run_scenario
+    from scenarios.runner import read_result, run_scenario
 
-    with progress_bars() as bar:
+    if resume and directory.is_finished:
+        typer.echo(f"fedsim: {directory.path} is complete", err=True)
+        _show(read_result(directory), directory.report, as_json=as_json)
+        return
+    with _interruptions(directory, resumable=engine is Engine.INLINE), progress_bars() as bar:
         result = run_scenario(
             world, directory, engine=engine, training=bar("training"), solving=bar("solving")
         )
@@ -142,7 +154,7 @@ def list_(as_json: Json = False) -> None:
 
 
 def _prepare(
-    scenario: str, overrides: list[str] | None, out: Path | None, *, force: bool
+    scenario: str, overrides: list[str] | None, out: Path | None, *, force: bool, resume: bool = False
 ) -> tuple[World, RunDirectory]:
     """Everything that can be wrong with the request is found here; the folder is made last."""
     from scenarios.scenario import find_scenario, load_scenario
@@ -153,8 +165,29 @@ def _prepare(
     from scenarios.run_directory import RunDirectory
     from scenarios.world import World
 
-    world = World.prepare(settings)
-    return world, RunDirectory.create(out or Path("runs") / file.stem, replace=force)
+    world, folder = World.prepare(settings), out or Path("runs") / file.stem
+    if resume:
+        return world, RunDirectory.resume(folder, settings.to_toml())
+    return world, RunDirectory.create(folder, replace=force)
+
+
+@contextmanager
+def _interruptions(directory: RunDirectory, *, resumable: bool) -> Iterator[None]:
+    """What ends a run before its time, and is no fault, is told in one line that says how to go on."""
+    arguments = [argument for argument in sys.argv[1:] if argument not in ("--force", "--resume")]
+    advice = f"; continue with: {shlex.join(['fedsim', *arguments, '--resume'])}" if resumable else ""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise _InterruptedError(f"interrupted{advice}") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise RunFailedError(f"{directory.path}: {error.strerror}{advice}") from error
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C; the message is one line."""
 
 
 def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> None:
@@ -193,7 +226,7 @@ def main() -> None:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        status = app(standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
@@ -203,8 +236,13 @@ def main() -> None:
         _fail(str(error), status=2)
     except RunFailedError as error:
         _fail(str(error), status=1)
-    except (KeyboardInterrupt, click.Abort):
+    except _InterruptedError as error:
+        _fail(str(error), status=130)
+    except click.Abort:
         _fail("interrupted", status=130)
+    if status == 130:  # What typer makes of Ctrl-C.
+        _fail("interrupted", status=130)
+    sys.exit(status)
 
 
 def _fail(message: str, *, status: int) -> NoReturn:

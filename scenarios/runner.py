@@ -32,7 +32,10 @@ def run_scenario(
     training: Progress = silent,
     solving: Progress = silent,
 ) -> Result:
-    """Simulate, attack, score and report; every arrow after the simulation reads files only."""
+    """Simulate, attack, score and report; every arrow after the simulation reads files only.
+
+    A run that was interrupted goes on from its checkpoint, which is there until everything else is.
+    """
     write_text(directory.scenario, world.scenario.to_toml())
     simulation = simulate(world, directory, engine, training)
     honest = {
@@ -43,7 +46,9 @@ def run_scenario(
         },
         "training": {"test_accuracy": simulation.test_accuracy},
     }
-    return attack_run(world.scenario, directory, honest, solving=solving)
+    result = attack_run(world.scenario, directory, honest, solving=solving)
+    directory.checkpoint.unlink(missing_ok=True)
+    return result
 
 
 def attack_run(

@@ -12,8 +12,11 @@ from flwr.serverapp import Grid, ServerApp
 from analytics.collection import CountCollector
 from attacks.observing import ObservingStrategy
 from fedsim.aggregation import TrustedAggregation
+from fedsim.checkpoint import Checkpoint, Pace
 from fedsim.diary import read_diaries
+from fedsim.engines.inline import InlineGrid
 from fedsim.flower import parameters_of, vector_record
+from fedsim.later_rounds import LaterRounds
 from fedsim.progress import Progress, silent
 from fedsim.records import Transcript, TranscriptWriter
 from fedsim.server import server_strategy
@@ -38,12 +41,24 @@ class Simulation:
 def simulate(
     world: World, directory: RunDirectory, engine: Runtime = Engine.INLINE, progress: Progress = silent
 ) -> Simulation:
-    """Run the federation; leave transcript, counts and truth in the directory."""
-    scenario, federation = world.scenario, world.scenario.federation
-    started = time.perf_counter()
-    truth = TruthRecorder(federation.rounds, federation.clients, world.model.dim)
+    """Run the federation; leave transcript, counts and truth in the directory.
 
-    with TranscriptWriter(directory.transcript, federation.rounds, world.model.layer_shapes) as transcript:
+    On the inline engine, which keeps the devices' state in this process, it leaves checkpoints on the way
+    and one after the last round. If the directory holds one already, the run goes on from there.
+    """
+    scenario, federation = world.scenario, world.scenario.federation
+    before = (
+        Checkpoint.load(directory.checkpoint)
+        if directory.checkpoint.exists()
+        else Checkpoint.at_start(world.model.read(), federation.clients)
+    )
+    started, pace = time.perf_counter() - before.seconds, Pace()
+    truth = TruthRecorder(federation.rounds, federation.clients, world.model.dim)
+    truth.participation[: before.rounds] = before.participation
+
+    with TranscriptWriter(
+        directory.transcript, federation.rounds, world.model.layer_shapes, keep=before.rounds
+    ) as transcript:
         # From the inside out: the server's own strategy, the tap on it, the wall that lets only sums
         # through, and telemetry beside all that.
         observing = ObservingStrategy(server_strategy(federation.server_model), transcript)
@@ -51,17 +66,36 @@ def simulate(
             observing, schedule=world.schedule, aggregation=federation.aggregation, truth=truth
         )
         collector = CountCollector(trusted, window=scenario.analytics.window, rounds=federation.rounds)
+        collector.answers.extend(before.answers)
         server_app = ServerApp()
 
         @server_app.main()
         def main(grid: Grid, context: Context) -> None:
             def on_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+                done = before.rounds + server_round
                 world.model.load(parameters_of(arrays))
-                progress(server_round, federation.rounds)
+                progress(done, federation.rounds)
+                due = pace.is_due() or done == federation.rounds
+                if isinstance(grid, InlineGrid) and server_round and due:
+                    with pace.writing():
+                        transcript.sync()
+                        Checkpoint(
+                            rounds=done,
+                            seconds=time.perf_counter() - started,
+                            model=parameters_of(arrays),
+                            participation=truth.participation[:done],
+                            answers=collector.answers,
+                            devices=grid.states,
+                        ).save(directory.checkpoint)
                 return None
 
-            collector.start(
-                grid, vector_record(world.model.read()), num_rounds=federation.rounds, evaluate_fn=on_round
+            if isinstance(grid, InlineGrid):
+                grid.states = before.devices
+            LaterRounds(collector, done=before.rounds).start(
+                grid,
+                vector_record(before.model),
+                num_rounds=federation.rounds - before.rounds,
+                evaluate_fn=on_round,
             )
             truth.truth(read_diaries(grid)).save(directory.truth)
 

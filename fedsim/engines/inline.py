@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import uuid4
 
 from flwr.app import Context, Message, RecordDict
@@ -35,6 +35,16 @@ class InlineGrid(Grid):
             for client in range(clients)
         }
         self._waiting: dict[str, Message] = {}
+
+    @property
+    def states(self) -> dict[int, RecordDict]:
+        """What every device remembers, by node."""
+        return {node: context.state for node, context in self._contexts.items()}
+
+    @states.setter
+    def states(self, states: Mapping[int, RecordDict]) -> None:
+        for node, state in states.items():
+            self._contexts[node].state = state
 
     def get_node_ids(self) -> Iterable[int]:
         """All devices, always online."""
