@@ -27,7 +27,7 @@ from fedsim.models import Lenet
 from fedsim.rounds import Invitation
 from fedsim.schedule import Cohort
 from fedsim.summation import Aggregation, Ideal
-from scenarios.apps import client_app
+from scenarios.apps import client_app, trainer
 from scenarios.scenario import Scenario
 from scenarios.world import World
 
@@ -75,7 +75,7 @@ class Bench:
             }
         )
         world = World.prepare(scenario)
-        return cls(world, TimedGrid(client_app(world), cohort))
+        return cls(world, TimedGrid(client_app(world, trainer(world)), cohort))
 
     def round(self, server_round: int) -> tuple[float, float]:
         """CPU ms per client of one round: in the devices, and in the server."""

@@ -59,6 +59,10 @@ class Failures(Settings):
                 return failure
         return None
 
+    def trains(self, seed: int, client: int, round_index: int) -> bool:
+        """Whether a client that is invited to a round gets through its training."""
+        return self == Failures() or self.draw(seed, client, round_index) in (None, Failure.LOST)
+
     def device_mods(self, seed: int) -> list[Mod]:
         """The client mod, outermost of all, that makes devices fail; none if they never do."""
         if self == Failures():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 if TYPE_CHECKING:
     from fedsim.federation import ClientSettings
     from fedsim.models import Model
+    from fedsim.stacked import Stack
 
 
 def initial_model(
@@ -25,8 +27,12 @@ def initial_model(
 
 def as_input(images: NDArray[np.uint8]) -> torch.Tensor:
     """(n, height, width, 3) bytes as the network's input: (n, 3, height, width) float32 in [-1, 1]."""
-    tensor = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-    return tensor.to(torch.float32).div_(127.5).sub_(1)
+    return scaled(torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))))
+
+
+def scaled(pixels: torch.Tensor) -> torch.Tensor:
+    """Bytes as float32 in [-1, 1]."""
+    return pixels.to(torch.float32).div_(127.5).sub_(1)
 
 
 def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
@@ -78,6 +84,21 @@ class FlatModel:
         self.vector.copy_(torch.from_numpy(parameters))
 
 
+def images_used(owned: int, settings: ClientSettings) -> int:
+    """How many of its images a client uses in a round."""
+    return max(1, round(settings.data_fraction * owned))
+
+
+def epochs(owned: int, settings: ClientSettings, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """The order in which a client goes through its images in each epoch of a round.
+
+    `data_fraction` of the images is drawn first, and shuffled for every epoch.
+    """
+    drawn = rng.permutation(owned)[: images_used(owned, settings)]
+    for _ in range(settings.local_epochs):
+        yield rng.permutation(drawn)
+
+
 def local_update(
     model: FlatModel,
     start: NDArray[np.float32],
@@ -89,18 +110,15 @@ def local_update(
 ) -> NDArray[np.float32]:
     """Train from `start` on a client's images; return the model difference, (dim,) float32.
 
-    Draws `data_fraction` of the images, then runs `local_epochs` passes of shuffled batches (the last
-    batch may be smaller). `model` is scratch space: nothing of one client survives into the next call.
+    Runs through the `epochs` in batches, the last of which may be smaller. `model` is scratch space: nothing
+    of one client survives into the next call.
     """
     model.load(start)
     model.module.train()
     weights, gradient = model.vector, model.gradient
     velocity = torch.zeros_like(weights)
-    size = max(1, round(settings.data_fraction * len(labels)))
-    drawn = rng.permutation(len(labels))[:size]
-    for _ in range(settings.local_epochs):
-        order = torch.from_numpy(rng.permutation(drawn))
-        for batch in torch.split(order, settings.batch_size):
+    for order in epochs(len(labels), settings, rng):
+        for batch in torch.split(torch.from_numpy(order), settings.batch_size):
             loss = nn.functional.cross_entropy(model.module(images[batch]), labels[batch])
             gradient.zero_()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -108,3 +126,31 @@ def local_update(
             velocity.mul_(settings.momentum).add_(gradient)
             weights.sub_(velocity, alpha=settings.lr)
     return model.read() - start
+
+
+def local_updates(
+    stack: Stack,
+    start: NDArray[np.float32],
+    *,
+    images: NDArray[np.uint8],
+    labels: NDArray[np.int64],
+    owned: Sequence[NDArray[np.int64]],
+    settings: ClientSettings,
+    rngs: Sequence[np.random.Generator],
+) -> NDArray[np.float32]:
+    """The same for as many clients as the stack has copies, all at once: (clients, dim) float32.
+
+    `owned` are the positions of each client's images, of which all use equally many. A client's update is
+    what `local_update` computes, up to rounding.
+    """
+    begin = torch.from_numpy(start)
+    pixels, classes = torch.from_numpy(images), torch.from_numpy(labels)
+    with torch.inference_mode():
+        stack.restart(begin)
+        clients = [epochs(len(mine), settings, rng) for mine, rng in zip(owned, rngs, strict=True)]
+        for orders in zip(*clients, strict=True):
+            chosen = np.stack([mine[order] for mine, order in zip(owned, orders, strict=True)])
+            for batch in torch.split(torch.from_numpy(chosen), settings.batch_size, dim=1):
+                stack.step(scaled(pixels[batch]), classes[batch])
+        updates: NDArray[np.float32] = (stack.read() - begin).numpy()
+    return updates

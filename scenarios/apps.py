@@ -9,21 +9,26 @@ from flwr.clientapp import ClientApp
 
 from analytics.counters import answer_count_queries, counting_mod
 from fedsim.client import build_client_app
+from fedsim.trainer import Trainer
 from scenarios.scenario import parse_scenario
 from scenarios.world import World
 
 
-def client_app(world: World) -> ClientApp:
-    """The devices' app: trains, says who it is, counts its participations and answers for them."""
-    app = build_client_app(
+def trainer(world: World, workers: int = 1) -> Trainer:
+    """Who trains for the devices of a world."""
+    return Trainer(
         data=world.data,
         owned=world.owned,
         model=world.scenario.model,
         settings=world.scenario.clients,
         seed=world.scenario.seed,
-        aggregation=world.scenario.federation.aggregation,
-        mods=[counting_mod],
+        workers=workers,
     )
+
+
+def client_app(world: World, trainer: Trainer) -> ClientApp:
+    """The devices' app: trains, says who it is, counts its participations and answers for them."""
+    app = build_client_app(trainer, world.scenario.federation.aggregation, mods=[counting_mod])
     answer_count_queries(app)
     return app
 
@@ -46,4 +51,5 @@ class PortableClientApp(ClientApp):
 @lru_cache(maxsize=1)
 def app_in_this_process(scenario: str) -> ClientApp:
     """The devices' app of the scenario with this text, made once for all devices of a process."""
-    return client_app(World.prepare(parse_scenario(scenario)))
+    world = World.prepare(parse_scenario(scenario))
+    return client_app(world, trainer(world))

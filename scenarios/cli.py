@@ -45,6 +45,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON ins
 Scenario = Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or a name from the library.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run's folder; runs/NAME if not given.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes that train, for the inline engine; as many as cores if not given."),
+]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR")]
 
 
@@ -55,6 +59,7 @@ def run(
     out: Out = None,
     overrides: Set = None,
     engine: Annotated[Engine, typer.Option(help="How to run the federation.")] = Engine.INLINE,
+    workers: Workers = None,
     force: Force = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     as_json: Json = False,
@@ -67,6 +72,7 @@ def run(
         raise UserError("--resume continues a run and --force replaces it: choose one")
     if resume and engine is not Engine.INLINE:
         raise UserError(f"--resume: only the inline engine leaves checkpoints to go on from, not {engine}")
+    runtime = engine.with_workers(workers)
     world, directory = _prepare(scenario, overrides, out, force=force, resume=resume)
     from scenarios.console import progress_bars
     from scenarios.runner import read_result, run_scenario
@@ -77,7 +83,7 @@ def run(
         return
     with _interruptions(directory, resumable=engine is Engine.INLINE), progress_bars() as bar:
         result = run_scenario(
-            world, directory, engine=engine, training=bar("training"), solving=bar("solving")
+            world, directory, engine=runtime, training=bar("training"), solving=bar("solving")
         )
     _show(result, directory.report, as_json=as_json)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
+
+from fedsim.errors import UserError
 
 if TYPE_CHECKING:
     from flwr.serverapp import ServerApp
@@ -25,21 +28,43 @@ class Engine(StrEnum):
     """
 
     INLINE = "inline"
-    """In this process, without Ray and without polling: the quickest on one machine."""
+    """On this machine, without Ray and without polling; training is shared out over the cores."""
     RAY = "ray"
     """Flower's own simulation runtime."""
 
     def run(self, server_app: ServerApp, world: World) -> None:
         """Run a federation to its end."""
-        from scenarios.apps import PortableClientApp, client_app
-
-        clients = world.scenario.federation.clients
         match self:
             case Engine.INLINE:
-                from fedsim.engines.inline import run_inline
-
-                run_inline(server_app, client_app(world), clients=clients)
+                Inline().run(server_app, world)
             case Engine.RAY:
                 from fedsim.engines.ray import run_ray
+                from scenarios.apps import PortableClientApp
 
-                run_ray(server_app, PortableClientApp(world.scenario.to_toml()), clients=clients)
+                app = PortableClientApp(world.scenario.to_toml())
+                run_ray(server_app, app, clients=world.scenario.federation.clients)
+
+    def with_workers(self, workers: int | None) -> Runtime:
+        """The same with a number of worker processes, if one is given."""
+        if workers is None:
+            return self
+        if self is not Engine.INLINE:
+            raise UserError(f"--workers: the {self} engine has its own way of sharing out the work")
+        return Inline(workers)
+
+
+@dataclass(frozen=True)
+class Inline:
+    """The inline engine with that many processes that train, this one among them; None: one per core."""
+
+    workers: int | None = None
+
+    def run(self, server_app: ServerApp, world: World) -> None:
+        """Run a federation to its end."""
+        from fedsim.engines.inline import run_inline
+        from fedsim.workers import cores
+        from scenarios.apps import client_app, trainer
+
+        clients = world.scenario.federation.clients
+        with trainer(world, cores() if self.workers is None else self.workers) as training:
+            run_inline(server_app, client_app(world, training), clients=clients, prepare=training.prepare)

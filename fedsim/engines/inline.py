@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import uuid4
 
+import numpy as np
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
+from numpy.typing import NDArray
 
-from fedsim.flower import SERVER_NODE_ID, enter_local_task
+from fedsim.flower import SERVER_NODE_ID, client_number, enter_local_task, record_vector, round_number
 
 _FIRST_NODE_ID = 1000
+
+Prepare = Callable[[Sequence[int], int, NDArray[np.float32]], None]
+"""Gets clients, the round (counted from 0) and the model that they are sent, (dim,)."""
 
 
 class InlineGrid(Grid):
@@ -20,10 +25,12 @@ class InlineGrid(Grid):
 
     Node contexts live as long as the grid, so devices keep their state between rounds. An exception in
     a client is not turned into a reply: it ends the run, because in this process it can only be a fault.
+    `prepare` is told who is about to be called for training in which round and from which model, so that the
+    work of a round can be done at once; devices still answer one by one.
     """
 
-    def __init__(self, client_app: ClientApp, clients: int) -> None:
-        self._client_app = client_app
+    def __init__(self, client_app: ClientApp, clients: int, prepare: Prepare | None = None) -> None:
+        self._client_app, self._prepare = client_app, prepare
         self._contexts = {
             _FIRST_NODE_ID + client: Context(
                 run_id=1,
@@ -54,11 +61,11 @@ class InlineGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """The replies, in the order of the messages; `timeout` plays no part, nothing waits here."""
-        return [self._deliver(message) for message in messages]
+        return [self._deliver(message) for message in self._announced(messages)]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Deliver at once and keep the replies until they are pulled."""
-        replies = {uuid4().hex: self._deliver(message) for message in messages}
+        replies = {uuid4().hex: self._deliver(message) for message in self._announced(messages)}
         self._waiting.update(replies)
         return list(replies)
 
@@ -85,12 +92,23 @@ class InlineGrid(Grid):
         """An empty record: no SuperLink has registered this run."""
         return Run.create_empty(run_id=1)
 
+    def _announced(self, messages: Iterable[Message]) -> list[Message]:
+        """The messages, after the calls for training among them have been announced."""
+        messages = list(messages)
+        calls = [message for message in messages if message.metadata.message_type == "train"]
+        if calls and self._prepare is not None:
+            clients = [client_number(self._contexts[call.metadata.dst_node_id]) for call in calls]
+            self._prepare(clients, round_number(calls[0]) - 1, record_vector(calls[0]))
+        return messages
+
     def _deliver(self, message: Message) -> Message:
         return self._client_app(message, self._contexts[message.metadata.dst_node_id])
 
 
-def run_inline(server_app: ServerApp, client_app: ClientApp, *, clients: int) -> None:
+def run_inline(
+    server_app: ServerApp, client_app: ClientApp, *, clients: int, prepare: Prepare | None = None
+) -> None:
     """Run a federation to its end in this process."""
     enter_local_task()
     context = Context(run_id=1, node_id=SERVER_NODE_ID, node_config={}, state=RecordDict(), run_config={})
-    server_app(InlineGrid(client_app, clients), context)
+    server_app(InlineGrid(client_app, clients, prepare), context)

@@ -1,0 +1,15 @@
+"""Many copies of one small network, trained side by side in one program.
+
+A step of a small network is mostly the starting of operations, and convolutions between a handful of
+channels leave a processor idle. Here the copies are stacked: every operation works for all of them, and every
+layer is a batched matrix product. Gradients are written out by hand and followed as they arise; autograd, and
+memory for whole gradients, would cost as much again.
+
+Images are (copies, batch, height, width, channels) here, channels last, whatever torch's layers prefer.
+"""
+
+from fedsim.stacked.parameter import Descent
+from fedsim.stacked.stack import Stack
+from fedsim.stacked.stages import Stage, stages_of
+
+__all__ = ["Descent", "Stack", "Stage", "stages_of"]

@@ -1,0 +1,166 @@
+"""Who computes the clients' updates: one when it is asked for, or a whole round's ahead of that."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedsim.data import ImageData, Owned
+from fedsim.federation import ClientSettings
+from fedsim.models import Model
+from fedsim.seeds import Stage, stream
+from fedsim.stacked import Descent, Stack, stages_of
+from fedsim.training import FlatModel, as_input, images_used, initial_model, local_update, local_updates
+from fedsim.workers import Workers
+
+_CLIENTS_TOGETHER = 5
+"""Clients that are trained in one program. More would be a little cheaper, and occupy fewer cores."""
+
+_IMAGES_TOGETHER = 128
+"""Images in one step of clients that are trained together: with large batches there is little to gain."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Clients that train together in a round (counted from 0), and the row of the first one's update."""
+
+    row: int
+    clients: tuple[int, ...]
+    round_index: int
+
+
+class Trainer:
+    """Computes updates; `owned` says whose images are whose.
+
+    An update depends on the seed, the client, the round and the model that was sent. How it is computed,
+    alone or together with others, changes its last digits only. Who trains together depends on who is invited
+    and on nothing else, so that the same run gives the same bytes with any number of worker processes.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: ImageData,
+        owned: Owned,
+        model: Model,
+        settings: ClientSettings,
+        seed: int,
+        workers: int = 1,
+    ) -> None:
+        # The networks are small: one thread is fastest, and sums come out the same on every machine.
+        torch.set_num_threads(1)
+        self.settings, self.seed = settings, seed
+        self._images, self._labels, self._owned = data.train_images, data.train_labels, owned
+        self._image_shape = data.image_shape
+        module = initial_model(model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL))
+        self._stages = stages_of(module)
+        self._stacks: dict[int, Stack] = {}
+        self._scratch = FlatModel(module)
+        self._workers = Workers[Chunk](workers, self._train)
+        self._start = _shared(1, self._scratch.dim)[0]
+        self._rows = _shared(len(owned), self._scratch.dim)
+        self._ready: dict[tuple[int, int], int] = {}
+
+    def images_used(self, client: int) -> int:
+        """How many images a client's update stands for."""
+        return images_used(len(self._owned[client]), self.settings)
+
+    def update(self, client: int, round_index: int, start: NDArray[np.float32]) -> NDArray[np.float32]:
+        """A client's update in a round, (dim,) float32, if it is sent the model `start`."""
+        row = self._ready.pop((client, round_index), None)
+        if row is not None and np.array_equal(start, self._start):
+            update: NDArray[np.float32] = self._rows[row].copy()
+            return update
+        return self._alone(client, round_index, start)
+
+    def prepare(self, clients: Sequence[int], round_index: int, start: NDArray[np.float32]) -> None:
+        """Compute the updates of all these clients, which will be asked for one by one."""
+        self._start[:] = start
+        trains = self.settings.failures.trains
+        chunks = self._chunks([c for c in clients if trains(self.seed, c, round_index)], round_index)
+        self._workers.run(chunks)
+        self._ready = {
+            (client, round_index): chunk.row + place
+            for chunk in chunks
+            for place, client in enumerate(chunk.clients)
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._workers.close()
+
+    def _chunks(self, clients: Sequence[int], round_index: int) -> list[Chunk]:
+        """Clients with the same number of images, in even groups."""
+        by_size: dict[int, list[int]] = {}
+        for client in clients:
+            by_size.setdefault(self.images_used(client), []).append(client)
+        chunks: list[Chunk] = []
+        row = 0
+        for size, group in by_size.items():
+            together = self._together(min(size, self.settings.batch_size))
+            for part in np.array_split(group, -(-len(group) // together)):
+                chunks.append(Chunk(row, tuple(part.tolist()), round_index))
+                row += len(part)
+        return chunks
+
+    def _together(self, batch: int) -> int:
+        """How many clients to train in one program; one, if the model cannot be stacked."""
+        return 1 if self._stages is None else max(1, min(_CLIENTS_TOGETHER, _IMAGES_TOGETHER // batch))
+
+    def _train(self, chunk: Chunk) -> None:
+        """Compute the updates of a chunk; in any process."""
+        rows = self._rows[chunk.row : chunk.row + len(chunk.clients)]
+        if self._stages is None:
+            for row, client in zip(rows, chunk.clients, strict=True):
+                row[:] = self._alone(client, chunk.round_index, self._start)
+            return
+        rows[:] = local_updates(
+            self._stack(len(chunk.clients)),
+            self._start,
+            images=self._images,
+            labels=self._labels,
+            owned=[self._owned[client] for client in chunk.clients],
+            settings=self.settings,
+            rngs=[self._rng(client, chunk.round_index) for client in chunk.clients],
+        )
+
+    def _alone(self, client: int, round_index: int, start: NDArray[np.float32]) -> NDArray[np.float32]:
+        mine = self._owned[client]
+        return local_update(
+            self._scratch,
+            start,
+            images=as_input(self._images[mine]),
+            labels=torch.from_numpy(self._labels[mine]),
+            settings=self.settings,
+            rng=self._rng(client, round_index),
+        )
+
+    def _stack(self, copies: int) -> Stack:
+        assert self._stages is not None
+        if copies not in self._stacks:
+            self._stacks[copies] = Stack(
+                self._stages,
+                copies=copies,
+                image_shape=self._image_shape,
+                descent=Descent(self.settings.lr, self.settings.momentum),
+            )
+        return self._stacks[copies]
+
+    def _rng(self, client: int, round_index: int) -> np.random.Generator:
+        return stream(self.seed, Stage.CLIENT, client, round_index)
+
+
+def _shared(rows: int, dim: int) -> NDArray[np.float32]:
+    """(rows, dim) float32 that this process shares with those forked off later; costs what is written to."""
+    return np.frombuffer(mmap.mmap(-1, 4 * rows * dim), dtype=np.float32).reshape(rows, dim)

@@ -1,0 +1,90 @@
+"""Worker processes that share this process's memory as it was when they were started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Generic, TypeVar
+
+Task = TypeVar("Task")
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+
+
+class Workers(Generic[Task]):
+    """`size` processes, this one among them, that do `work` on the tasks they are given.
+
+    The others are forked off when there is first more than one task, so that small runs do not pay for
+    them, and inherit everything that `work` refers to. Results go into shared memory: what is sent over the
+    pipes is tasks, which have to be small. Forking is safe because torch runs one thread in this project;
+    where there is no fork to rely on (anywhere but on Linux) there is no process but this one.
+    """
+
+    def __init__(self, size: int, work: Callable[[Task], None]) -> None:
+        self._size = size if sys.platform == "linux" else 1
+        self._work = work
+        self._pipes: list[Connection] = []
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Do all tasks; which process does which depends on their order alone."""
+        if len(tasks) > 1 and not self._pipes:
+            self._pipes = [self._fork() for _ in range(self._size - 1)]
+        own, *others = (tasks[first :: self._size] for first in range(self._size))
+        busy = [(pipe, share) for pipe, share in zip(self._pipes, others, strict=False) if share]
+        for pipe, share in busy:
+            pipe.send(share)
+        for task in own:
+            self._work(task)
+        for pipe, _ in busy:
+            if (fault := _answer(pipe)) is not None:
+                raise RuntimeError(f"a worker process failed:\n{fault}")
+
+    def close(self) -> None:
+        """Let the other processes end."""
+        for pipe in self._pipes:
+            pipe.close()
+        self._pipes = []
+
+    def _fork(self) -> Connection:
+        context = get_context("fork")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=self._serve, args=(theirs, ours), daemon=True)
+        process.start()
+        theirs.close()
+        return ours
+
+    def _serve(self, pipe: Connection, parents_end: Connection) -> None:
+        """In a worker: answer each list of tasks with None, or with what went wrong."""
+        # The pipe breaks when the parent is gone, however it went; Ctrl-C is for the parent to handle.
+        parents_end.close()
+        for other in self._pipes:
+            other.close()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with suppress(EOFError, BrokenPipeError):
+            while True:
+                tasks = pipe.recv()
+                try:
+                    for task in tasks:
+                        self._work(task)
+                except Exception:
+                    pipe.send(traceback.format_exc())
+                    return
+                pipe.send(None)
+
+
+def _answer(pipe: Connection) -> str | None:
+    try:
+        fault: str | None = pipe.recv()
+    except EOFError:
+        return "it ended without a word; was it out of memory?"
+    return fault
