@@ -10,7 +10,7 @@ who was invited, because nothing hands it over.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -21,10 +21,12 @@ from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
 from fedsim.client import IDENTIFY
+from fedsim.defences.defence import Defence
 from fedsim.diary import strike_out
 from fedsim.flower import COHORT_SIZE, WEIGHT, vector_record
 from fedsim.replies import delivered
-from fedsim.rounds import Invitation, SummingRound
+from fedsim.rounds import Invitation, RoundSum, SummingRound
+from fedsim.seeds import Stage, stream
 from fedsim.summation import Aggregation
 from fedsim.truth import TruthRecorder
 from fedsim.wrapper import StrategyWrapper
@@ -39,7 +41,8 @@ class TrustedAggregation(StrategyWrapper):
 
     `schedule` (rounds, clients) says who is invited. Sums do not depend on the order of replies, and hold
     the updates of those who delivered. A round in which nobody did gives a zero sum of cohort size 0; so
-    does a void round, whose updates could not be summed, and its weight is NaN.
+    does a void round, whose updates could not be summed, and its weight is NaN. `defences` change a sum
+    here, before the strategy inside sees it.
     """
 
     def __init__(
@@ -49,11 +52,14 @@ class TrustedAggregation(StrategyWrapper):
         schedule: NDArray[np.bool_],
         aggregation: Aggregation,
         truth: TruthRecorder,
+        defences: Sequence[Defence] = (),
+        seed: int = 0,
     ) -> None:
         super().__init__(inner)
         self._schedule = schedule
         self._aggregation = aggregation
         self._truth = truth
+        self._defences, self._seed = defences, seed
         self._fleet: dict[int, int] = {}
         self._invitation: Invitation | None = None
         self._round: SummingRound | None = None
@@ -82,9 +88,20 @@ class TrustedAggregation(StrategyWrapper):
         if missing := set(self._invitation.nodes) - set(summed.members):
             strike_out(self._invitation.grid, server_round, sorted(missing))
         metrics = MetricRecord({WEIGHT: summed.weight, COHORT_SIZE: len(summed.members)})
-        content = RecordDict({"arrays": vector_record(summed.total), "metrics": metrics})
+        content = RecordDict(
+            {"arrays": vector_record(self._defended(summed, server_round)), "metrics": metrics}
+        )
         reply = Message(content, reply_to=self._invitation.instruction)
         return self.inner.aggregate_train(server_round, [reply])
+
+    def _defended(self, summed: RoundSum, server_round: int) -> NDArray[np.float32]:
+        """The sum as it leaves the trusted part; a void round has none to defend."""
+        total = summed.total
+        if np.isnan(summed.weight):
+            return total
+        for place, defence in enumerate(self._defences):
+            total = defence.on_sum(total, stream(self._seed, Stage.DEFENCE, place, server_round - 1))
+        return total
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -8,6 +8,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
+from fedsim.defences.defence import Defence
 from fedsim.diary import answer_diary_queries, diary_mod
 from fedsim.flower import WEIGHT, client_number, record_vector, round_number, vector_record
 from fedsim.summation import Aggregation
@@ -17,16 +18,25 @@ IDENTIFY = "query.identify"
 """Message type that asks a node for its partition, so that schedules can speak of clients."""
 
 
-def build_client_app(trainer: Trainer, aggregation: Aggregation, mods: Sequence[Mod] = ()) -> ClientApp:
+def build_client_app(
+    trainer: Trainer,
+    aggregation: Aggregation,
+    *,
+    defences: Sequence[Defence] = (),
+    mods: Sequence[Mod] = (),
+) -> ClientApp:
     """The app that every device runs; `trainer` does its training.
 
     On `train` a device answers with its update (`arrays`) and the number of images it used (`metrics`).
     From the outside in: what may fail, the `mods` given here, what `aggregation` does to an update before
-    it leaves, and the diary, which so holds the update as it was made.
+    it leaves, the diary, and the `defences`, of which the first is innermost. So the diary holds the update
+    as it goes into the sum, after all defences: the truth is what the sums are made of.
     Its batches depend on the seed, its number and the round alone, so any engine gets the same update.
     """
-    failing = trainer.settings.failures.device_mods(trainer.seed)
-    app = ClientApp(mods=[*failing, *mods, *aggregation.device_mods(), diary_mod])
+    seed = trainer.seed
+    failing = trainer.settings.failures.device_mods(seed)
+    defending = [mod for place, defence in enumerate(defences) for mod in defence.device_mods(seed, place)]
+    app = ClientApp(mods=[*failing, *mods, *aggregation.device_mods(), diary_mod, *reversed(defending)])
     aggregation.teach(app)
     answer_diary_queries(app)
 

@@ -36,7 +36,7 @@ class Diary:
 
 
 def diary_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """A client mod, innermost of all: note the update that a round of training gave."""
+    """A client mod, around the defences: note the update that goes into the sum of a round."""
     reply = call_next(message, context)
     if message.metadata.message_type == "train" and not reply.has_error():
         _settle(context)

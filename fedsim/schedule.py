@@ -44,4 +44,36 @@ class Cohort(Settings):
         return invited
 
 
-Participation = Annotated[Bernoulli | Cohort, Field(discriminator="name"), BY_NAME]
+class Batches(Settings):
+    """Clients are tied into batches that only ever take part together, so that sums reveal batches at best.
+
+    The batch partitioning of So et al. ("Securing secure aggregation", 2023). Batches are drawn once; every
+    round invites those that have been invited least often, ties broken at random, so that all get their turn.
+    What does not fill a batch joins one: no batch is smaller than `batch_size`.
+    """
+
+    name: Literal["batches"] = "batches"
+    batch_size: Annotated[int, Field(ge=2)]
+    """The number of clients among whom each one hides."""
+    per_round: PositiveInt = 1
+    """Batches that every round invites."""
+
+    def draw(self, rounds: int, clients: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """(rounds, clients), True where the client is invited."""
+        batches = clients // self.batch_size
+        if batches < self.per_round:
+            raise UserError(
+                f"federation.participation.per_round is {self.per_round}: expected at most the {batches} "
+                f"batches of {self.batch_size} that {clients} clients make"
+            )
+        batch_of = rng.permutation(np.arange(clients) % batches)
+        invited = np.zeros((rounds, clients), dtype=np.bool_)
+        times = np.zeros(batches)
+        for row in invited:
+            chosen = np.lexsort((rng.random(batches), times))[: self.per_round]
+            times[chosen] += 1
+            row[np.isin(batch_of, chosen)] = True
+        return invited
+
+
+Participation = Annotated[Bernoulli | Cohort | Batches, Field(discriminator="name"), BY_NAME]

@@ -19,6 +19,9 @@ class Stage(IntEnum):
     CLIENT = 5
     ATTACK = 6
     DEVICE = 7
+    TELEMETRY = 20
+    RELEASE = 21
+    DEFENCE = 22
 
 
 def stream(seed: int, stage: Stage, *address: int) -> np.random.Generator:

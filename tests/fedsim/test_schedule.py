@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.schedule import Bernoulli, Cohort
+from fedsim.schedule import Batches, Bernoulli, Cohort
 
 
 def test_bernoulli_rate():
@@ -21,3 +21,24 @@ def test_cohort_has_a_fixed_size_and_everybody_gets_a_turn():
 def test_cohort_larger_than_the_federation():
     with pytest.raises(UserError, match=r"participation\.size is 21.*20 clients"):
         Cohort(size=21).draw(1, 20, np.random.default_rng(0))
+
+
+def test_batches_take_part_together_or_not_at_all():
+    """23 clients in batches of 5: four batches, three of which have one more."""
+    invited = Batches(batch_size=5, per_round=2).draw(60, 23, np.random.default_rng(0))
+    columns, size = np.unique(invited, axis=1, return_counts=True)
+    assert sorted(size.tolist()) == [5, 6, 6, 6]
+    assert (columns.sum(axis=1) == 2).all()
+
+
+def test_batches_get_their_turn():
+    invited = Batches(batch_size=4, per_round=1).draw(50, 20, np.random.default_rng(0))
+    assert set(invited.sum(axis=0).tolist()) == {10}
+    assert not np.array_equal(invited[:5], invited[5:10]), "the order is drawn anew"
+
+
+def test_more_batches_than_there_are():
+    with pytest.raises(
+        UserError, match=r"per_round is 3: expected at most the 2 batches of 4 that 11 clients"
+    ):
+        Batches(batch_size=4, per_round=3).draw(1, 11, np.random.default_rng(0))

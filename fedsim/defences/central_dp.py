@@ -1,0 +1,72 @@
+"""Central differential privacy: clipped updates, and one dose of noise for all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat
+
+from fedsim.defences.clipping import clipped
+from fedsim.defences.defence import UpdateDefence
+
+if TYPE_CHECKING:
+    from flwr.serverapp.strategy import Strategy
+
+
+class CentralDp(UpdateDefence):
+    """Devices clip their updates, and the sum gets Gaussian noise: where, decides against whom it protects.
+
+    On the `sum` it is added by the trusted aggregation, before the server sees anything. On the `model` it
+    is added by the server itself, as Flower's strategy wrapper does: that protects from those who see models,
+    and leaves the server with the exact sum.
+    """
+
+    name: Literal["central_dp"] = "central_dp"
+    norm: PositiveFloat
+    """Updates are clipped to it, which is then the most that one of them adds to a sum."""
+    noise_multiplier: PositiveFloat
+    """Standard deviation of the noise per entry of the sum, in units of `norm`."""
+    noise_on: Literal["sum", "model"] = "sum"
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+
+    def on_update(self, update: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+        """The update, no longer than `norm`."""
+        return clipped(update, self.norm)
+
+    def on_sum(self, total: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+        """The sum with noise."""
+        if self.noise_on != "sum":
+            return total
+        sd = np.float32(self.noise_multiplier * self.norm)
+        return total + sd * rng.standard_normal(len(total), dtype=np.float32)
+
+    def on_server(self, strategy: Strategy, *, cohort_size: float, seed: int, place: int) -> Strategy:
+        """Flower's wrapper around the server's strategy, where the noise goes on the model."""
+        if self.noise_on != "model":
+            return strategy
+        from fedsim.defences.noisy_model import NoisyModel
+
+        return NoisyModel(
+            strategy,
+            noise_multiplier=self.noise_multiplier,
+            norm=self.norm,
+            cohort_size=max(1, round(cohort_size)),
+            seed=seed,
+            place=place,
+        )
+
+    def statement(self, most_rounds: int) -> dict[str, Any]:
+        """Also ε of all sums (or models) together at `delta`, for the client with the most rounds."""
+        from fedsim.defences.accounting import gaussian_epsilon
+
+        return {
+            **super().statement(most_rounds),
+            "protects_from": "the server"
+            if self.noise_on == "sum"
+            else "those who see models, not the server",
+            "epsilon_per_round": gaussian_epsilon(self.noise_multiplier, 1, self.delta),
+            "epsilon_in_all": gaussian_epsilon(self.noise_multiplier, most_rounds, self.delta),
+            "releases": most_rounds,
+        }

@@ -1,0 +1,52 @@
+"""Local differential privacy, by Flower's own mod."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, PositiveFloat
+
+from fedsim.defences.defence import Defence
+
+if TYPE_CHECKING:
+    from flwr.clientapp.typing import Mod
+
+
+class LocalDp(Defence):
+    """Every device clips its update and adds the noise of Flower's `LocalDpMod`, in every round.
+
+    The mod scales its noise by the textbook formula for one release at `epsilon` and `delta`, which is
+    proved for ε up to 1 only. What holds over all rounds is in the statement, from an accountant.
+    """
+
+    name: Literal["local_dp"] = "local_dp"
+    norm: PositiveFloat
+    """Updates are clipped to it, so two of them differ by at most twice as much."""
+    epsilon: PositiveFloat
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise per entry over the largest distance of two updates."""
+        return sqrt(2 * log(1.25 / self.delta)) / self.epsilon
+
+    def device_mods(self, seed: int, place: int) -> list[Mod]:
+        """Flower's mod, made to work on updates."""
+        from flwr.clientapp.mod import LocalDpMod
+
+        from fedsim.defences.flower_mods import for_updates
+
+        return [for_updates(LocalDpMod(self.norm, 2 * self.norm, self.epsilon, self.delta), seed, place)]
+
+    def statement(self, most_rounds: int) -> dict[str, Any]:
+        """Also ε of one release and of all of a client's releases, at `delta`."""
+        from fedsim.defences.accounting import gaussian_epsilon
+
+        return {
+            **super().statement(most_rounds),
+            "noise_sd": 2 * self.norm * self.noise_multiplier,
+            "epsilon_per_round": gaussian_epsilon(self.noise_multiplier, 1, self.delta),
+            "epsilon_in_all": gaussian_epsilon(self.noise_multiplier, most_rounds, self.delta),
+            "releases": most_rounds,
+        }

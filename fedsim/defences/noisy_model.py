@@ -1,0 +1,35 @@
+"""Flower's wrapper for central differential privacy, with noise from our streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, Strategy
+
+from fedsim.defences.flower_mods import global_generator
+from fedsim.seeds import Stage, stream
+
+
+class NoisyModel(DifferentialPrivacyClientSideFixedClipping):
+    """Adds noise to every model that the strategy inside makes of a sum; devices have clipped already."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        noise_multiplier: float,
+        norm: float,
+        cohort_size: int,
+        seed: int,
+        place: int,
+    ) -> None:
+        super().__init__(strategy, noise_multiplier, norm, cohort_size)
+        self._seed, self._place = seed, place
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The next model, with noise that depends on the seed, the defence's place and the round alone."""
+        with global_generator(stream(self._seed, Stage.DEFENCE, self._place, server_round - 1)):
+            return super().aggregate_train(server_round, replies)
