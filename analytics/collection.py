@@ -4,44 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from analytics.counters import COUNT
+from analytics.counters import enrolment, question
+from analytics.questions import Questions
 from analytics.report import ParticipationReport
 from fedsim.wrapper import StrategyWrapper
 
 
 class CountCollector(StrategyWrapper):
-    """Queries every device at the end of each window, and at the end of the run.
+    """Asks every device when the plan says so, and notes what is answered and heard.
 
     It stands beside training, not inside: it sees counters and never an update.
     """
 
-    def __init__(self, inner: Strategy, *, window: int, rounds: int) -> None:
+    def __init__(self, inner: Strategy, questions: Questions) -> None:
         super().__init__(inner)
-        self._window = window
-        self._rounds = rounds
-        self.answers: list[tuple[int, int, int, int]] = []
-        """Client, first round, round after the last, count: everything collected so far."""
+        self._questions = questions
+        self._node_of: dict[int, int] = {}
+        self.answers: list[tuple[int, int, int, int | None]] = []
+        """Client, first round, round after the last, count (None: not heard): everything so far."""
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask, when a window has just ended."""
-        if server_round % self._window and server_round != self._rounds:
+        """Ask those whose turn it is."""
+        due = np.flatnonzero(self._questions.asked[server_round - 1]).tolist()
+        if not due:
             return []
-        return [Message(RecordDict(), node, COUNT) for node in grid.get_node_ids()]
+        self._node_of = self._node_of or _enrolled(grid)
+        return [question(self._node_of[client], server_round) for client in due]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Note the answers: each counts the rounds since the window before."""
-        start = (server_round - 1) // self._window * self._window
+        """Note the answers; what was lost on the way is a window without a count."""
+        cumulative = self._questions.cumulative
         for reply in replies:
             answer = reply.content.metric_records["answer"]
-            self.answers.append((int(answer["client"]), start, server_round, int(answer["count"])))  # type: ignore[arg-type]
+            client, since, count, total = (int(answer[key]) for key in ("client", "since", "count", "total"))  # type: ignore[arg-type]
+            start, told = (0, total) if cumulative else (since, count)
+            heard = self._questions.heard[server_round - 1, client]
+            self.answers.append((client, start, server_round, told if heard else None))
         return None
 
     def report(self) -> ParticipationReport:
         """Everything collected so far, by client and then by time."""
-        return ParticipationReport.from_rows(sorted(self.answers))
+        return ParticipationReport.from_rows(sorted(self.answers, key=lambda answer: answer[:3]))
+
+
+def _enrolled(grid: Grid) -> dict[int, int]:
+    """Client → node, of all devices."""
+    replies = grid.send_and_receive([enrolment(node) for node in grid.get_node_ids()])
+    return {
+        int(reply.content.metric_records["answer"]["client"]): reply.metadata.src_node_id  # type: ignore[arg-type]
+        for reply in replies
+    }

@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from fedsim.files import written_whole
 
 HEADER = ("client", "start", "stop", "count")
+ERROR = "sd"
+"""The fifth column of a table whose counts have an error: its standard deviation."""
 
 
 class ReportError(ValueError):
@@ -31,8 +33,8 @@ class ParticipationReport:
     `clients` (K,) holds the ids, each once, in order of first appearance; a client may have no row.
     `client`, `start`, `stop` (n,) are int64 and `count` (n,) is float64, where NaN means that the
     device did not answer. `noise_sd` is the standard deviation of the error in the counts as the
-    release policy states it; 0 means that the counts are exact, and then they are whole numbers
-    between 0 and the length of their window.
+    release policy states it, one for all or one per row (`sd` is always (n,)); 0 means that a count is
+    exact, and then it is a whole number between 0 and the length of its window.
     """
 
     clients: NDArray[np.generic]
@@ -40,15 +42,20 @@ class ParticipationReport:
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     count: NDArray[np.float64]
-    noise_sd: float = 0.0
+    noise_sd: float | NDArray[np.float64] = 0.0
+
+    @property
+    def sd(self) -> NDArray[np.float64]:
+        """(n,) the standard deviation of each count's error."""
+        return np.broadcast_to(np.asarray(self.noise_sd, dtype=np.float64), self.count.shape)
 
     def __post_init__(self) -> None:
         if len(np.unique(self.clients)) != len(self.clients):
             raise ReportError("clients: every id may stand there once")
         if not len(self.client) == len(self.start) == len(self.stop) == len(self.count):
             raise ReportError("client, start, stop and count must have the same length")
-        if not self.noise_sd >= 0:
-            raise ReportError(f"noise_sd: {self.noise_sd} is not a standard deviation (0 or more)")
+        if np.ndim(self.noise_sd) and np.shape(self.noise_sd) != self.count.shape:
+            raise ReportError(f"noise_sd: shape {np.shape(self.noise_sd)}, expected one, or one per count")
         for bad, problem in self._row_checks():
             if bad.any():
                 raise ReportError(f"{self.describe_row(int(np.argmax(bad)))}: {problem}")
@@ -59,10 +66,11 @@ class ParticipationReport:
         yield self.start < 0, "a window cannot start before round 0"
         yield self.stop <= self.start, "a window must stop after it starts"
         yield np.isinf(self.count), "a count must be finite (empty means: no answer)"
-        if self.noise_sd == 0:
-            yield answered & (self.count != np.round(self.count)), "an exact count is a whole number"
-            yield answered & (self.count < 0), "a count cannot be negative"
-            yield answered & (self.count > self.stop - self.start), "more participations than rounds"
+        yield ~(self.sd >= 0) | np.isinf(self.sd), "noise_sd is not a standard deviation (0 or more)"
+        exact = answered & (self.sd == 0)
+        yield exact & (self.count != np.round(self.count)), "an exact count is a whole number"
+        yield exact & (self.count < 0), "a count cannot be negative"
+        yield exact & (self.count > self.stop - self.start), "more participations than rounds"
 
     def describe_row(self, row: int) -> str:
         """The row as a reader would name it, for messages."""
@@ -72,7 +80,10 @@ class ParticipationReport:
 
     @classmethod
     def from_rows(
-        cls, rows: Iterable[tuple[int | str, int, int, float | None]], *, noise_sd: float = 0.0
+        cls,
+        rows: Iterable[tuple[int | str, int, int, float | None]],
+        *,
+        noise_sd: float | NDArray[np.float64] = 0.0,
     ) -> ParticipationReport:
         """From `(client id, start, stop, count or None)`; clients are numbered by first appearance."""
         table = list(rows)
@@ -89,39 +100,52 @@ class ParticipationReport:
         )
 
     def write_csv(self, path: Path) -> None:
-        """One line per row, with ids instead of positions; a missing answer is an empty field."""
+        """One line per row, with ids instead of positions; a missing answer is an empty field.
+
+        A column `sd` follows if any count has an error.
+        """
+        stated = bool((self.sd > 0).any())
         with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(HEADER)
-            for client, start, stop, count in zip(
-                self.client, self.start, self.stop, self.count, strict=True
+            writer.writerow((*HEADER, ERROR) if stated else HEADER)
+            for client, start, stop, count, sd in zip(
+                self.client, self.start, self.stop, self.count, self.sd, strict=True
             ):
-                writer.writerow(
-                    (self.clients[client], start, stop, "" if np.isnan(count) else f"{count:.17g}")
-                )
+                row = (self.clients[client], start, stop, "" if np.isnan(count) else f"{count:.17g}")
+                writer.writerow((*row, f"{sd:.17g}") if stated else row)
 
     @classmethod
     def read_csv(cls, path: Path, *, noise_sd: float = 0.0) -> ParticipationReport:
-        """The table of a file as `write_csv` leaves it; a wrong line is named by its number."""
+        """The table of a file as `write_csv` leaves it; a wrong line is named by its number.
+
+        `noise_sd` is for files that do not state an error themselves.
+        """
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.reader(file)
             header = tuple(next(reader, ()))
-            if header != HEADER:
-                raise ReportError(f"{path}, line 1: expected the header {','.join(HEADER)}")
-            rows: list[tuple[int | str, int, int, float | None]] = [
-                _parse(fields, where=f"{path}, line {reader.line_num}") for fields in reader if fields
+            if header not in (HEADER, (*HEADER, ERROR)):
+                raise ReportError(f"{path}, line 1: expected the header {','.join(HEADER)}[,{ERROR}]")
+            lines = [
+                _parse(fields, header, where=f"{path}, line {reader.line_num}") for fields in reader if fields
             ]
+        rows = [line[:4] for line in lines]
         if all(str(client).isdecimal() for client, *_ in rows):
             rows = [(int(client), start, stop, count) for client, start, stop, count in rows]
-        return cls.from_rows(rows, noise_sd=noise_sd)
+        if header == HEADER:
+            return cls.from_rows(rows, noise_sd=noise_sd)
+        return cls.from_rows(rows, noise_sd=np.array([line[4] for line in lines], dtype=np.float64))
 
 
-def _parse(fields: list[str], *, where: str) -> tuple[int | str, int, int, float | None]:
+def _parse(
+    fields: list[str], header: tuple[str, ...], *, where: str
+) -> tuple[int | str, int, int, float | None, float]:
     try:
-        client, start, stop, count = fields
-        return client, int(start), int(stop), float(count) if count else None
+        if len(fields) != len(header):
+            raise ValueError("a field is missing, or there is one too many")
+        client, start, stop, count, sd = (*fields, "0")[:5]
+        return client, int(start), int(stop), float(count) if count else None, float(sd)
     except ValueError as error:
-        raise ReportError(f"{where}: expected client,start,stop,count but got {','.join(fields)}") from error
+        raise ReportError(f"{where}: expected {','.join(header)} but got {','.join(fields)}") from error
 
 
 def windowed_counts(participation: ArrayLike, window: int) -> ParticipationReport:

@@ -1,11 +1,67 @@
-"""The analytics section of a scenario."""
+"""The analytics section of a scenario: what is collected from devices, and what of it is published."""
 
-from pydantic import PositiveInt
+from __future__ import annotations
 
+from typing import Annotated, Self
+
+from pydantic import Field, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
+
+from analytics.questions import Collection, EqualWindows, Questions
+from analytics.release import Release, Statement
+from analytics.report import ParticipationReport
+from fedsim.seeds import Stage, stream
 from fedsim.settings import Settings
+
+Rate = Annotated[float, Field(ge=0, le=1)]
 
 
 class AnalyticsSettings(Settings):
-    """Every `window` rounds the operator asks each device how often it took part since it last answered."""
+    """About every `window` rounds the operator asks each device how often it took part.
+
+    The answers go through the policies of `release`, the first one first, and are published.
+    """
 
     window: PositiveInt = 10
+    collection: Collection = EqualWindows()
+    late: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The chance that a device cannot be reached when it is asked; it is asked again after the next round,
+    and its answer covers the rounds until then."""
+    missing: Rate = 0.0
+    """The chance that an answer is lost on the way: its window has no count."""
+    release: Annotated[tuple[Release, ...], Field(strict=False)] = ()
+    """What happens to the counts before they are published; nothing, if empty."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        blurred = None
+        for policy in self.release:
+            if policy.wants_whole_counts and blurred is not None:
+                # One participation may change a rounded count by more than one: ε would not hold.
+                raise PydanticCustomError(
+                    "order", "expected {a} before {b}", {"a": policy.name, "b": blurred.name}
+                )
+            blurred = blurred or (None if policy.keeps_whole_counts else policy)
+        return self
+
+    def questions(self, *, rounds: int, clients: int, seed: int) -> Questions:
+        """When which device is asked."""
+        return Questions.plan(
+            self.collection,
+            window=self.window,
+            late=self.late,
+            missing=self.missing,
+            rounds=rounds,
+            clients=clients,
+            seed=seed,
+        )
+
+    def publish(
+        self, answers: ParticipationReport, seed: int
+    ) -> tuple[ParticipationReport, tuple[Statement, ...]]:
+        """The counts as they are published, and what each policy states about itself."""
+        statements = []
+        for place, policy in enumerate(self.release):
+            statements.append(policy.statement(answers))
+            answers = policy.apply(answers, stream(seed, Stage.RELEASE, place))
+        return answers, tuple(statements)

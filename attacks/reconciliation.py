@@ -26,7 +26,7 @@ def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> 
     lost one by one, each by somebody: the number in one count is about Poisson, and so is its variance.
     """
     lost = _lost_updates(counts, cohort_sizes)
-    if counts.noise_sd > 0 or lost == 0:
+    if (counts.sd > 0).any() or lost == 0:
         return counts
     return replace(counts, noise_sd=max(LEAST_SD, float(np.sqrt(lost / len(counts.count)))))
 

@@ -20,7 +20,7 @@ class AttackSettings(Settings):
     def run(self, view: AttackerView, *, rng: np.random.Generator, progress: Progress = silent) -> Recovery:
         """Recover participation and updates from the view, and from nothing but the view."""
         transcript = view.transcript
-        counts = reconciled(view.counts, transcript.cohort_sizes)
+        counts = reconciled(view.counts, transcript.cohort_sizes) if len(view.counts.clients) else None
         problem = DisaggregationProblem(
             transcript.aggregates,
             counts,

@@ -11,7 +11,7 @@ from fedsim.records import Transcript
 
 @dataclass(frozen=True)
 class AttackerView:
-    """The whole input of every attack."""
+    """The whole input of every attack; the counts are an empty table where nothing is published."""
 
     transcript: Transcript
     counts: ParticipationReport

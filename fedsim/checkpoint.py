@@ -33,7 +33,7 @@ class Checkpoint:
     """The state of a federation after its first `rounds` rounds, `seconds` after its start.
 
     `model` (dim,) is the server's; `participation` (rounds, clients) who was in the sums so far; `answers`
-    (client, start, stop, count) what telemetry has collected; `devices` what each node remembers, single
+    (client, start, stop, count or None) what telemetry has collected; `devices` what each node remembers, single
     updates included, so nobody but the simulator may read it. The server's strategy has no other state.
     """
 
@@ -41,7 +41,7 @@ class Checkpoint:
     seconds: float
     model: NDArray[np.float32]
     participation: NDArray[np.uint8]
-    answers: Sequence[tuple[int, int, int, int]]
+    answers: Sequence[tuple[int, int, int, int | None]]
     devices: Mapping[int, RecordDict]
 
     @classmethod
@@ -55,7 +55,7 @@ class Checkpoint:
             {
                 "model": Array(self.model),
                 "participation": Array(self.participation),
-                "answers": Array(np.array(self.answers, dtype=np.int64).reshape(-1, 4)),
+                "answers": Array(np.array(self.answers, dtype=np.float64).reshape(-1, 4)),
             }
         )
         progress = MetricRecord({"rounds": self.rounds, "seconds": self.seconds})
@@ -81,7 +81,10 @@ class Checkpoint:
             seconds=float(progress["seconds"]),  # type: ignore[arg-type]
             model=arrays["model"].numpy(),
             participation=arrays["participation"].numpy(),
-            answers=[tuple(row) for row in arrays["answers"].numpy().tolist()],
+            answers=[
+                (int(client), int(start), int(stop), None if count != count else int(count))
+                for client, start, stop, count in arrays["answers"].numpy().tolist()
+            ],
             devices={int(node): state for node, state in records.items()},
         )
 

@@ -28,7 +28,12 @@ def trainer(world: World, workers: int = 1) -> Trainer:
 
 def client_app(world: World, trainer: Trainer) -> ClientApp:
     """The devices' app: trains, says who it is, counts its participations and answers for them."""
-    app = build_client_app(trainer, world.scenario.federation.aggregation, mods=[counting_mod])
+    app = build_client_app(
+        trainer,
+        world.scenario.federation.aggregation,
+        defences=world.scenario.defences,
+        mods=[counting_mod],
+    )
     answer_count_queries(app)
     return app
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from analytics.questions import Collection
+from analytics.release import Release
 from attacks.disaggregation.solvers import Solver
 from fedsim.data import DataSource, Partition
+from fedsim.defences import AnyDefence
 from fedsim.models import Model
+from fedsim.schedule import Participation
 from fedsim.settings import Settings, members
 from fedsim.summation import Aggregation
 from scenarios.scenario import LIBRARY, load_scenario
@@ -20,9 +24,13 @@ def inventory() -> dict[str, dict[str, str]]:
         "partitions": _members(Partition),
         "models": _members(Model),
         "aggregations": _members(Aggregation),
+        "participation": _members(Participation),
+        "defences": _members(AnyDefence),
+        "collection of counts": _members(Collection),
+        "release of counts": _members(Release),
         "solvers": _members(Solver),
         "packages": {
-            name: _installed(name) for name in ("flwr", "torch", "torchvision", "scipy", "gurobipy")
+            name: _installed(name) for name in ("flwr", "torch", "torchvision", "scipy", "opendp", "gurobipy")
         },
         "scenarios": {path.stem: load_scenario(path).title for path in sorted(LIBRARY.glob("*.toml"))},
     }

@@ -44,6 +44,11 @@ class RunDirectory:
         return self.path / "checkpoint.zip"
 
     @property
+    def answers(self) -> Path:
+        """What devices answered to telemetry, before any release policy; no attack reads it."""
+        return self.truth / "answers.csv"
+
+    @property
     def recovery(self) -> Path:
         """What the attack made of transcript and counts."""
         return self.path / "recovery.npz"

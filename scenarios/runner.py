@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from analytics.report import ParticipationReport
 from attacks.disaggregation import Recovery
 from attacks.view import AttackerView
 from fedsim.files import write_json, write_text
@@ -16,7 +19,7 @@ from scenarios.engine import Engine, Runtime
 from scenarios.report import render_report
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario
-from scenarios.scoring import score_disaggregation
+from scenarios.scoring import score_counts, score_disaggregation
 from scenarios.simulate import simulate
 from scenarios.world import World
 
@@ -45,10 +48,24 @@ def run_scenario(
             "void_rounds": simulation.void_rounds,
         },
         "training": {"test_accuracy": simulation.test_accuracy},
+        "analytics": publish(world.scenario, directory),
+        "defences": _statements(world.scenario, Truth.load(directory.truth)),
     }
     result = attack_run(world.scenario, directory, honest, solving=solving)
     directory.checkpoint.unlink(missing_ok=True)
     return result
+
+
+def publish(scenario: Scenario, directory: RunDirectory) -> Result:
+    """Put the devices' answers through the release policies; what these state, and what became of counts."""
+    answers = ParticipationReport.read_csv(directory.answers)
+    counts, statements = scenario.analytics.publish(answers, scenario.seed)
+    counts.write_csv(directory.counts)
+    return {
+        "release": list(statements),
+        **score_counts(counts, Truth.load(directory.truth)),
+        "answers_per_round": len(answers.count) / scenario.federation.rounds,
+    }
 
 
 def attack_run(
@@ -72,10 +89,16 @@ def attack_run(
     return result
 
 
+def _statements(scenario: Scenario, truth: Truth) -> list[dict[str, Any]]:
+    """What each defence says about itself, for the client that took part most often."""
+    most_rounds = int(truth.participation.sum(axis=0, dtype=np.int64).max())
+    return [defence.statement(most_rounds) for defence in scenario.defences]
+
+
 def honest_part(directory: RunDirectory) -> Result:
     """The figures of a saved run that no attack changes."""
     saved = read_result(directory)
-    return {section: saved[section] for section in ("simulation", "training")}
+    return {section: saved[section] for section in ("simulation", "training", "analytics", "defences")}
 
 
 def read_result(directory: RunDirectory) -> Result:

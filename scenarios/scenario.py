@@ -6,14 +6,15 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tomli_w
-from pydantic import NonNegativeInt, ValidationError
+from pydantic import Field, NonNegativeInt, ValidationError
 
 from analytics.settings import AnalyticsSettings
 from attacks.settings import AttackSettings
 from fedsim.data import DataSource
+from fedsim.defences import AnyDefence
 from fedsim.errors import UserError
 from fedsim.federation import ClientSettings, FederationSettings
 from fedsim.models import Lenet, Model
@@ -31,6 +32,7 @@ class Scenario(Settings):
     model: Model = Lenet()
     clients: ClientSettings = ClientSettings()
     federation: FederationSettings
+    defences: Annotated[tuple[AnyDefence, ...], Field(strict=False)] = ()
     analytics: AnalyticsSettings = AnalyticsSettings()
     attack: AttackSettings = AttackSettings()
 
@@ -133,4 +135,7 @@ def _file_keys(location: tuple[int | str, ...], content: Any) -> Iterable[str]:
             is_member = True
         if not is_member:
             yield str(part)
-            content = content.get(part) if isinstance(content, Mapping) else None
+            if isinstance(content, Mapping):
+                content = content.get(part)
+            else:
+                content = content[part] if isinstance(content, list) and isinstance(part, int) else None

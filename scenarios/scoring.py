@@ -89,6 +89,30 @@ def _oracle_updates(transcript: Transcript, P: NDArray[np.uint8]) -> NDArray[np.
     return least_squares(transcript.aggregates, P, P.T.astype(np.float64), everybody).values
 
 
+def score_counts(counts: ParticipationReport, truth: Truth) -> dict[str, Any]:
+    """What publishing as it was done is worth to the operator, measured against the sums.
+
+    `count_error`: mean absolute error of the published counts (None if there are none); `missing_fraction`:
+    rounds of clients that no count covers; `mean_window`: rounds that a count covers on average.
+    """
+    rounds, clients = truth.participation.shape
+    known = ~np.isnan(counts.count)
+    client = counts.clients[counts.client[known]].astype(np.int64)
+    start, stop = counts.start[known], counts.stop[known]
+    running = np.zeros((rounds + 1, clients), dtype=np.int64)
+    np.cumsum(truth.participation, axis=0, dtype=np.int64, out=running[1:])
+    true = running[stop, client] - running[start, client]
+    covered = np.zeros((rounds + 1, clients), dtype=np.int64)
+    np.add.at(covered, (start, client), 1)
+    np.add.at(covered, (stop, client), -1)
+    some = len(client) > 0
+    return {
+        "count_error": float(np.abs(counts.count[known] - true).mean()) if some else None,
+        "missing_fraction": float((np.cumsum(covered, axis=0)[:rounds] == 0).mean()),
+        "mean_window": float((stop - start).mean()) if some else None,
+    }
+
+
 def _guessed_columns(counts: ParticipationReport, rounds: int) -> float:
     """Chance of guessing a client's whole column when only its counts are known, mean over clients."""
     length, ones = _answered(counts)

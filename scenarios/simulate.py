@@ -41,7 +41,7 @@ class Simulation:
 def simulate(
     world: World, directory: RunDirectory, engine: Runtime = Engine.INLINE, progress: Progress = silent
 ) -> Simulation:
-    """Run the federation; leave transcript, counts and truth in the directory.
+    """Run the federation; leave transcript, truth and the devices' answers in the directory.
 
     On the inline engine, which keeps the devices' state in this process, it leaves checkpoints on the way
     and one after the last round. If the directory holds one already, the run goes on from there.
@@ -61,11 +61,24 @@ def simulate(
     ) as transcript:
         # From the inside out: the server's own strategy, the tap on it, the wall that lets only sums
         # through, and telemetry beside all that.
-        observing = ObservingStrategy(server_strategy(federation.server_model), transcript)
+        server = server_strategy(federation.server_model)
+        for place, defence in enumerate(scenario.defences):
+            cohort_size = float(world.schedule.sum(axis=1).mean())
+            server = defence.on_server(server, cohort_size=cohort_size, seed=scenario.seed, place=place)
         trusted = TrustedAggregation(
-            observing, schedule=world.schedule, aggregation=federation.aggregation, truth=truth
+            ObservingStrategy(server, transcript),
+            schedule=world.schedule,
+            aggregation=federation.aggregation,
+            truth=truth,
+            defences=scenario.defences,
+            seed=scenario.seed,
         )
-        collector = CountCollector(trusted, window=scenario.analytics.window, rounds=federation.rounds)
+        collector = CountCollector(
+            trusted,
+            scenario.analytics.questions(
+                rounds=federation.rounds, clients=federation.clients, seed=scenario.seed
+            ),
+        )
         collector.answers.extend(before.answers)
         server_app = ServerApp()
 
@@ -101,7 +114,7 @@ def simulate(
 
         engine.run(server_app, world)
 
-    collector.report().write_csv(directory.counts)
+    collector.report().write_csv(directory.answers)
     seconds = time.perf_counter() - started
     void_rounds = int(Transcript.load(directory.transcript).void.sum())
     return Simulation(seconds, _test_accuracy(world), void_rounds)

@@ -43,12 +43,8 @@ class Windows:
         """Disjoint windows that say what the report says; WindowsError if it contradicts itself."""
         known = ~np.isnan(report.count)
         order = np.lexsort((report.stop[known], report.start[known], report.client[known]))
-        sd = np.full(len(order), report.noise_sd)
-        table = np.stack(
-            [column[known][order] for column in (report.client, report.start, report.stop, report.count)]
-            + [sd],
-            axis=1,
-        )
+        columns = (report.client, report.start, report.stop, report.count, report.sd)
+        table = np.stack([column[known][order] for column in columns], axis=1)
         client, start, stop = table[:, 0], table[:, 1], table[:, 2]
         clash = (client[1:] == client[:-1]) & (start[1:] < stop[:-1])
         overlapping: dict[int, tuple[Row, ...]] = {}

@@ -6,7 +6,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from analytics.counters import answer_count_queries, counting_mod
+from analytics.counters import answer_count_queries, counting_mod, question
 from fedsim.client import IDENTIFY
 from fedsim.diary import answer_diary_queries, diary_mod
 from fedsim.engines.inline import InlineGrid
@@ -74,7 +74,7 @@ class Fleet:
         replies = list(self.grid.send_and_receive(summing.messages))
         return summing.close(replies), replies
 
-    def counts(self):
+    def counts(self, rounds=1):
         """What each device has counted since the last time."""
-        questions = [Message(RecordDict(), node, "query.participations") for node in self.grid.get_node_ids()]
+        questions = [question(node, rounds) for node in self.grid.get_node_ids()]
         return [reply.content["answer"]["count"] for reply in self.grid.send_and_receive(questions)]

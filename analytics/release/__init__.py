@@ -1,0 +1,33 @@
+"""Release policies: what happens to counts between the devices' answers and their publication.
+
+Each is a settings object with an `apply` method; a scenario lists any number of them. To add one, write its
+class in a file of its own and add it to the union below.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from analytics.release.coarsening import Coarsening
+from analytics.release.drop import Drop
+from analytics.release.gaussian import Gaussian
+from analytics.release.policy import Statement
+from analytics.release.private import Private
+from analytics.release.rounding import Rounding
+from analytics.release.threshold import Threshold
+from fedsim.settings import BY_NAME
+
+Release = Annotated[
+    Drop | Rounding | Threshold | Coarsening | Gaussian | Private, Field(discriminator="name"), BY_NAME
+]
+
+__all__ = [
+    "Coarsening",
+    "Drop",
+    "Gaussian",
+    "Private",
+    "Release",
+    "Rounding",
+    "Statement",
+    "Threshold",
+]
