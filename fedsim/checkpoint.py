@@ -8,6 +8,7 @@ what has changed, and costs little, because a fixed part of the time is spent on
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import zipfile
@@ -33,8 +34,9 @@ class Checkpoint:
     """The state of a federation after its first `rounds` rounds, `seconds` after its start.
 
     `model` (dim,) is the server's; `participation` (rounds, clients) who was in the sums so far; `answers`
-    (client, start, stop, count or None) what telemetry has collected; `devices` what each node remembers, single
-    updates included, so nobody but the simulator may read it. The server's strategy has no other state.
+    (client, start, stop, count or None) what telemetry has collected; `devices` what each node remembers,
+    single updates included, so nobody but the simulator may read it. The server's strategy has no other
+    state.
     """
 
     rounds: int
@@ -82,7 +84,7 @@ class Checkpoint:
             model=arrays["model"].numpy(),
             participation=arrays["participation"].numpy(),
             answers=[
-                (int(client), int(start), int(stop), None if count != count else int(count))
+                (int(client), int(start), int(stop), None if math.isnan(count) else int(count))
                 for client, start, stop, count in arrays["answers"].numpy().tolist()
             ],
             devices={int(node): state for node, state in records.items()},
