@@ -61,7 +61,7 @@ class MessagePassing(Settings):
     """
 
     name: Literal["message_passing"] = "message_passing"
-    caps: tuple[float, ...] = Field(default=(0.15, 0.02, 0.5), min_length=1)
+    caps: tuple[float, ...] = Field(default=(0.15, 0.02, 0.5), min_length=1, strict=False)
     repairs: int = Field(default=3, ge=0)
     iterations: PositiveInt = 60
     damping: float = Field(default=0.5, ge=0, lt=1)
