@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.common.constant import SType
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 from flwr.supercore.task_identity import TaskIdentity
@@ -53,18 +54,48 @@ def round_number(message: Message) -> int:
     return int(config["server-round"])  # type: ignore[arg-type]
 
 
+class LazyArray(Array):
+    """A Flower array that becomes bytes when it has to travel; within one process it never has to.
+
+    It keeps the vector itself, so that is not to be changed any more. Anywhere else it arrives as an ordinary
+    `Array`.
+    """
+
+    # Flower writes the name of a class in front of its bytes, and looks for the class by it.
+    __qualname__ = "Array"
+
+    def __init__(self, vector: NDArray[np.float32]) -> None:
+        self.dtype, self.shape, self.stype = str(vector.dtype), vector.shape, SType.NUMPY
+        self._vector = vector.view()
+        self._vector.flags.writeable = False
+
+    @property
+    def data(self) -> bytes:  # type: ignore[override]
+        """What an ordinary array holds from the beginning."""
+        return Array(self._vector).data
+
+    def numpy(self) -> NDArray[np.float32]:
+        """The vector, read-only."""
+        return self._vector
+
+    def __reduce__(self) -> tuple[type[Array], tuple[str, tuple[int, ...], str, bytes]]:
+        return Array, (self.dtype, self.shape, self.stype, self.data)
+
+
 def vector_record(vector: NDArray[np.float32]) -> ArrayRecord:
-    """A flat vector as Flower sends it."""
-    return ArrayRecord({PARAMETERS: Array(vector)})
+    """A flat vector as Flower sends it; the vector is not to be changed any more."""
+    record = ArrayRecord()
+    record[PARAMETERS] = LazyArray(vector)
+    return record
 
 
 def record_vector(message: Message) -> NDArray[np.float32]:
-    """The flat vector that a message carries under `arrays`."""
+    """The flat vector that a message carries under `arrays`, perhaps read-only."""
     return parameters_of(message.content["arrays"])
 
 
 def parameters_of(record: object) -> NDArray[np.float32]:
-    """The flat vector of a record, float32."""
+    """The flat vector of a record, float32, perhaps read-only."""
     if not isinstance(record, ArrayRecord) or set(record) != {PARAMETERS}:
         raise TypeError(f"expected an ArrayRecord with the single key {PARAMETERS!r}, got {record!r:.80}")
     return np.asarray(record[PARAMETERS].numpy(), dtype=np.float32)

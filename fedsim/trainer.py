@@ -16,7 +16,7 @@ from fedsim.data import ImageData, Owned
 from fedsim.federation import ClientSettings
 from fedsim.models import Model
 from fedsim.seeds import Stage, stream
-from fedsim.stacked import Descent, Stack, stages_of
+from fedsim.stacked import Descent, Stack, in_layout, stages_of
 from fedsim.training import FlatModel, as_input, images_used, initial_model, local_update, local_updates
 from fedsim.workers import Workers
 
@@ -61,6 +61,8 @@ class Trainer:
         self._image_shape = data.image_shape
         module = initial_model(model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL))
         self._stages = stages_of(module)
+        if self._stages is not None:
+            self._stack_images = in_layout(torch.from_numpy(data.train_images), self._stages)
         self._stacks: dict[int, Stack] = {}
         self._scratch = FlatModel(module)
         self._workers = Workers[Chunk](workers, self._train)
@@ -125,14 +127,15 @@ class Trainer:
             for row, client in zip(rows, chunk.clients, strict=True):
                 row[:] = self._alone(client, chunk.round_index, self._start)
             return
-        rows[:] = local_updates(
+        local_updates(
             self._stack(len(chunk.clients)),
-            self._start,
-            images=self._images,
-            labels=self._labels,
+            torch.from_numpy(self._start),
+            images=self._stack_images,
+            labels=torch.from_numpy(self._labels),
             owned=[self._owned[client] for client in chunk.clients],
             settings=self.settings,
             rngs=[self._rng(client, chunk.round_index) for client in chunk.clients],
+            out=torch.from_numpy(rows),
         )
 
     def _alone(self, client: int, round_index: int, start: NDArray[np.float32]) -> NDArray[np.float32]:

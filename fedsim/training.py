@@ -81,7 +81,7 @@ class FlatModel:
 
     def load(self, parameters: NDArray[np.float32]) -> None:
         """Overwrite the parameters."""
-        self.vector.copy_(torch.from_numpy(parameters))
+        self.vector.numpy()[:] = parameters
 
 
 def images_used(owned: int, settings: ClientSettings) -> int:
@@ -130,27 +130,25 @@ def local_update(
 
 def local_updates(
     stack: Stack,
-    start: NDArray[np.float32],
+    start: torch.Tensor,
     *,
-    images: NDArray[np.uint8],
-    labels: NDArray[np.int64],
+    images: torch.Tensor,
+    labels: torch.Tensor,
     owned: Sequence[NDArray[np.int64]],
     settings: ClientSettings,
     rngs: Sequence[np.random.Generator],
-) -> NDArray[np.float32]:
-    """The same for as many clients as the stack has copies, all at once: (clients, dim) float32.
+    out: torch.Tensor,
+) -> None:
+    """The same for as many clients as the stack has copies, all at once: `out` (clients, dim).
 
-    `owned` are the positions of each client's images, of which all use equally many. A client's update is
-    what `local_update` computes, up to rounding.
+    `images` are bytes in the stack's layout, `owned` the positions of each client's images, of which all use
+    equally many. A client's update is what `local_update` computes, up to rounding.
     """
-    begin = torch.from_numpy(start)
-    pixels, classes = torch.from_numpy(images), torch.from_numpy(labels)
     with torch.inference_mode():
-        stack.restart(begin)
+        stack.restart(start)
         clients = [epochs(len(mine), settings, rng) for mine, rng in zip(owned, rngs, strict=True)]
         for orders in zip(*clients, strict=True):
             chosen = np.stack([mine[order] for mine, order in zip(owned, orders, strict=True)])
             for batch in torch.split(torch.from_numpy(chosen), settings.batch_size, dim=1):
-                stack.step(scaled(pixels[batch]), classes[batch])
-        updates: NDArray[np.float32] = (stack.read() - begin).numpy()
-    return updates
+                stack.step(scaled(images[batch]), labels[batch])
+        stack.progress(start, out=out)

@@ -5,11 +5,11 @@ channels leave a processor idle. Here the copies are stacked: every operation wo
 layer is a batched matrix product. Gradients are written out by hand and followed as they arise; autograd, and
 memory for whole gradients, would cost as much again.
 
-Images are (copies, batch, height, width, channels) here, channels last, whatever torch's layers prefer.
+Convolutions work on (copies, batch, height, width, channels), channels last, whatever torch's prefer.
 """
 
 from fedsim.stacked.parameter import Descent
 from fedsim.stacked.stack import Stack
-from fedsim.stacked.stages import Stage, stages_of
+from fedsim.stacked.stages import Stage, in_layout, stages_of
 
-__all__ = ["Descent", "Stack", "Stage", "stages_of"]
+__all__ = ["Descent", "Stack", "Stage", "in_layout", "stages_of"]

@@ -19,7 +19,7 @@ class Linear:
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(copies, batch, …) inputs to outputs."""
         self._shape, self._x = x.shape, x.flatten(2)
-        weight = self._weight.value
+        weight = self._weight.value.flatten(2)
         y = torch.bmm(self._x, weight.mT, out=self._space.room("y", *x.shape[:2], weight.shape[1]))
         if self._bias is not None:
             y += self._bias.value[:, None]
@@ -31,7 +31,9 @@ class Linear:
         gradient = self._activation.pull_back_(gradient, self._y)
         below = None
         if further:
-            below = torch.bmm(gradient, self._weight.value, out=self._space.room("below", *self._x.shape))
+            below = torch.bmm(
+                gradient, self._weight.value.flatten(2), out=self._space.room("below", *self._x.shape)
+            )
         self._weight.follow_product(gradient.mT, self._x)
         if self._bias is not None:
             self._bias.follow(gradient.sum(1))

@@ -26,32 +26,44 @@ class Stack:
     ) -> None:
         self._copies, self._descent = copies, descent
         self._parameters: list[Parameter] = []
-        self._order = torch.empty(0, dtype=torch.int64)
+        self._dim = 0
         self._layers: list[Layer] = []
         shape = image_shape
         for stage in stages:
-            if isinstance(stage.layer, nn.Conv2d):
-                layer, shape = self._convolution(stage, stage.layer, shape)
+            layer, activation = stage.layer, stage.activation
+            if isinstance(layer, nn.Conv2d):
+                (high, wide), (down, right) = layer.kernel_size, (int(side) for side in layer.padding)
+                weight = self._parameter(layer.weight.shape, channels_last=True)
+                bias = None if layer.bias is None else self._parameter(layer.bias.shape)
+                self._layers.append(
+                    Convolution(weight, bias, activation, padding=(down, right), pool=stage.pool)
+                )
+                height, width = shape[1] + 2 * down - high + 1, shape[2] + 2 * right - wide + 1
+                shape = (layer.out_channels, height // stage.pool, width // stage.pool)
             else:
-                layer, shape = self._linear(stage, stage.layer, shape)
-            self._layers.append(layer)
+                # Behind a convolution a layer's inputs are an image with its channels last.
+                is_image = bool(self._layers) and shape != (layer.in_features, 1, 1)
+                inputs = shape if is_image else (layer.in_features,)
+                weight = self._parameter((layer.out_features, *inputs), channels_last=is_image)
+                bias = None if layer.bias is None else self._parameter(layer.bias.shape)
+                self._layers.append(Linear(weight, bias, activation))
+                shape = (layer.out_features, 1, 1)
 
     def restart(self, start: torch.Tensor) -> None:
         """Make all copies the network `start`, (dim,)."""
-        sizes = [parameter.value[0].numel() for parameter in self._parameters]
-        for parameter, part in zip(self._parameters, torch.split(start[self._order], sizes), strict=True):
-            parameter.restart(part.view(parameter.value.shape[1:]))
+        for parameter in self._parameters:
+            parameter.restart(start)
 
-    def read(self) -> torch.Tensor:
-        """The copies as they are now, (copies, dim)."""
-        vectors = torch.empty(self._copies, len(self._order))
-        vectors[:, self._order] = torch.cat([parameter.value.flatten(1) for parameter in self._parameters], 1)
-        return vectors
+    def progress(self, start: torch.Tensor, *, out: torch.Tensor) -> None:
+        """How far the copies have come from `start`: `out` (copies, dim)."""
+        for parameter in self._parameters:
+            torch.sub(parameter.value, parameter.seen_in(start), out=parameter.seen_in(out))
 
     def step(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         """A step down the mean cross-entropy of each copy's own batch.
 
-        `images` (copies, batch, height, width, channels), `labels` (copies, batch).
+        `images` (copies, batch, height, width, channels), or with channels first, as in torch, if the network
+        begins with a linear layer; `labels` (copies, batch).
         """
         x = images
         for layer in self._layers:
@@ -62,40 +74,10 @@ class Stack:
             assert gradient is not None
             gradient = layer.backward(gradient, further=layer is not self._layers[0])
 
-    def _convolution(
-        self, stage: Stage, layer: nn.Conv2d, shape: tuple[int, int, int]
-    ) -> tuple[Layer, tuple[int, int, int]]:
-        """The layer, and the shape of an image behind it."""
-        _, height, width = shape
-        high, wide = layer.kernel_size
-        down, right = (int(side) for side in layer.padding)
-        # Channels last, as in the images.
-        weight = self._parameter(self._numbers(layer.weight).permute(0, 2, 3, 1))
-        bias = None if layer.bias is None else self._parameter(self._numbers(layer.bias))
-        convolution = Convolution(weight, bias, stage.activation, padding=(down, right), pool=stage.pool)
-        return convolution, (
-            layer.out_channels,
-            (height + 2 * down - high + 1) // stage.pool,
-            (width + 2 * right - wide + 1) // stage.pool,
-        )
-
-    def _linear(
-        self, stage: Stage, layer: nn.Linear, shape: tuple[int, int, int]
-    ) -> tuple[Layer, tuple[int, int, int]]:
-        """The layer, and the shape of what is behind it: channels only."""
-        # Inputs that were flattened from an image have their channels last, too.
-        numbers = self._numbers(layer.weight).view(-1, *shape).permute(0, 2, 3, 1).flatten(1)
-        weight = self._parameter(numbers)
-        bias = None if layer.bias is None else self._parameter(self._numbers(layer.bias))
-        return Linear(weight, bias, stage.activation), (layer.out_features, 1, 1)
-
-    def _numbers(self, parameter: torch.Tensor) -> torch.Tensor:
-        """The positions in a network's vector that the next parameter has."""
-        first = len(self._order)
-        return torch.arange(first, first + parameter.numel()).view(parameter.shape)
-
-    def _parameter(self, numbers: torch.Tensor) -> Parameter:
-        """The next parameter, its entries in the order of these positions."""
-        self._order = torch.cat([self._order, numbers.flatten()])
-        self._parameters.append(Parameter(self._copies, numbers.shape, self._descent))
-        return self._parameters[-1]
+    def _parameter(self, shape: Sequence[int], *, channels_last: bool = False) -> Parameter:
+        """The next parameter in the order of the vector."""
+        place = slice(self._dim, self._dim + torch.Size(shape).numel())
+        self._dim = place.stop
+        parameter = Parameter(self._copies, place, shape, channels_last=channels_last, descent=self._descent)
+        self._parameters.append(parameter)
+        return parameter

@@ -1,9 +1,12 @@
 """Trusted aggregation and the inline engine: what reaches the server, and what cannot."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from fleet import Fleet
-from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
@@ -170,3 +173,21 @@ def test_sums_do_not_depend_on_the_order_of_replies():
 
 def test_the_server_runs_flowers_own_fedavg():
     assert isinstance(server_strategy("updated").inner, FedAvg)
+
+
+def test_vectors_travel_as_ordinary_arrays():
+    """Within a process a vector is kept as it is; whoever asks for bytes, or packs it, gets Flower's own."""
+    vector = np.arange(5, dtype=np.float32)
+    lazy, ordinary = vector_record(vector)["parameters"], Array(vector)
+    assert (lazy.dtype, lazy.shape, lazy.stype, lazy.data) == (
+        ordinary.dtype,
+        ordinary.shape,
+        ordinary.stype,
+        ordinary.data,
+    )
+    assert lazy.object_id == ordinary.object_id
+    for copied in (pickle.loads(pickle.dumps(lazy)), copy.deepcopy(lazy)):
+        assert type(copied) is Array
+        assert copied == ordinary
+    with pytest.raises(ValueError, match="read-only"):
+        lazy.numpy()[0] = 1
