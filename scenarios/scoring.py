@@ -13,6 +13,7 @@ from scipy.special import comb
 
 from analytics.report import ParticipationReport
 from attacks.disaggregation import Recovery
+from attacks.disaggregation.subspace import slices
 from attacks.disaggregation.updates import least_squares
 from fedsim.records import Transcript
 from fedsim.truth import Truth
@@ -79,7 +80,7 @@ def update_cosines(updates: NDArray[np.float32], true_updates: NDArray[np.float3
 
 def _mean_update(transcript: Transcript) -> NDArray[np.float32]:
     """The best guess at anybody's update without an attack: the mean over all updates in all sums."""
-    total = transcript.aggregates.sum(axis=0, dtype=np.float64)
+    total = np.concatenate([part.sum(axis=0) for part in slices(transcript.aggregates)])
     return np.asarray(total / max(1, int(transcript.cohort_sizes.sum())), dtype=np.float32)
 
 

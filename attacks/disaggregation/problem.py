@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from analytics.report import ParticipationReport
 from attacks.disaggregation.intervals import WindowsError
+from attacks.disaggregation.pages import let_go
 from attacks.disaggregation.windows import Windows
 
 ROWS_PER_CHECK = 256
@@ -141,3 +142,4 @@ def _check_aggregates(aggregates: NDArray[Any]) -> None:
             raise ProblemError(
                 f"aggregates: {value} in round {start + row}, entry {column}; expected finite numbers"
             )
+        let_go(aggregates)

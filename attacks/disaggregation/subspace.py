@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from attacks.disaggregation.pages import in_memory
 from attacks.disaggregation.problem import DisaggregationProblem
 
 SLICE_ENTRIES = 1 << 24
@@ -198,7 +199,7 @@ def slices(A: NDArray[Any], dtype: DTypeLike = np.float64) -> Iterator[NDArray[A
     """Column slices of A (rounds, some) in the given precision, left to right."""
     width = max(1, SLICE_ENTRIES // len(A))
     for start in range(0, A.shape[1], width):
-        yield np.asarray(A[:, start : start + width], dtype=dtype)
+        yield in_memory(A[:, start : start + width], A, dtype)
 
 
 def row_blocks(rows: int) -> Iterator[slice]:

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.pages import in_memory
+
 LONGEST_SIDE = 1024
 """Rows or columns of a layer that share a covariance matrix; larger layers are cut into tiles."""
 TILE_ENTRIES = 1 << 25
@@ -87,7 +89,7 @@ def _tiles(
         layer = aggregates[:, start : start + rows * columns].reshape(rounds, rows, columns)
         start += rows * columns
         for top, left in itertools.product(range(0, rows, height), range(0, columns, width)):
-            yield np.asarray(layer[:, top : top + height, left : left + width], dtype=np.float32)
+            yield in_memory(layer[:, top : top + height, left : left + width], aggregates, np.float32)
 
 
 def _centred(tile: NDArray[np.float32], sizes: NDArray[np.float32]) -> NDArray[np.float32]:
