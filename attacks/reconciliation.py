@@ -1,4 +1,4 @@
-"""Counts against sums: an attacker can see that the counts cannot all be right.
+"""What counts are worth: an attacker can see that they cannot all be right, and knows what noise they have.
 
 A device counts the rounds that it trained in. If its update is lost on the way, or the round is void, the
 count says more than the sum holds. Nobody needs to be told: the cohorts' sizes, which the server has, add
@@ -22,13 +22,27 @@ def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> 
     """The counts with an error that accounts for what the sums lack; exact ones come back as they are.
 
     `cohort_sizes` (rounds,) says how many updates each sum holds. Counts that state an error already keep
-    it. Otherwise the updates that all clients together counted beyond the cohorts of the same rounds were
-    lost one by one, each by somebody: the number in one count is about Poisson, and so is its variance.
+    it, unless it is too small to be Gaussian. Otherwise the updates that all clients together counted beyond
+    the cohorts of the same rounds were lost one by one, each by somebody: the number in one count is about
+    Poisson, and so is its variance.
     """
+    if (counts.sd > 0).any():
+        return replace(counts, noise_sd=_credible_sd(counts))
     lost = _lost_updates(counts, cohort_sizes)
-    if (counts.sd > 0).any() or lost == 0:
+    if lost == 0:
         return counts
     return replace(counts, noise_sd=max(LEAST_SD, float(np.sqrt(lost / len(counts.count)))))
+
+
+def _credible_sd(counts: ParticipationReport) -> NDArray[np.float64]:
+    """(n,) the errors as solvers should take them, which think of them as Gaussian.
+
+    Whole-numbered noise of a variance v below one means that a count is wrong by one with a chance of v/2
+    each way. The error is widened until a Gaussian finds that no less likely.
+    """
+    whole = (counts.count == np.round(counts.count)) & (counts.sd > 0) & (counts.sd < 1)
+    chance = np.where(whole, counts.sd**2 / 2, 0.5)
+    return np.where(whole, np.maximum(counts.sd, 1 / np.sqrt(-2 * np.log(chance))), counts.sd)
 
 
 def _lost_updates(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> float:

@@ -160,7 +160,8 @@ def misfit(windows: Windows, columns: NDArray[np.uint8]) -> NDArray[np.float64]:
             off = windows.of(np.full(len(columns), k)).sums(columns) - count[k]
             wrong[k], error[k] = off**2 @ exact[k], off**2 @ precision[k]
     counts = noisy.sum(axis=1)[:, None]
-    incredible = error > counts + INCREDIBLE * np.sqrt(2 * counts) + INCREDIBLE
+    # Squares of Laplace noise, which private counts have, vary by 5; those of Gaussian noise by 2.
+    incredible = error > counts + INCREDIBLE * np.sqrt(5 * counts) + INCREDIBLE
     return np.where((wrong > 0.5) | incredible, FORBIDDEN, np.maximum(error, 0))
 
 

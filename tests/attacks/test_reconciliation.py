@@ -1,9 +1,12 @@
 """Counts against sums: what is lost on the way shows, and becomes an error of the counts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from analytics import windowed_counts
+from analytics.release import Private
 from analytics.report import ParticipationReport
 from attacks.reconciliation import LEAST_SD, reconciled
 
@@ -38,6 +41,15 @@ def test_losses_show_in_their_own_windows_only():
 
 
 def test_a_stated_error_is_kept():
-    noisy = windowed_counts(TRAINED, 5)
-    noisy = ParticipationReport(noisy.clients, noisy.client, noisy.start, noisy.stop, noisy.count, 0.1)
-    assert reconciled(noisy, np.zeros(40, dtype=np.int64)) is noisy
+    noisy = replace(COUNTS, count=COUNTS.count + 0.3, noise_sd=0.1)
+    np.testing.assert_array_equal(reconciled(noisy, np.zeros(40, dtype=np.int64)).sd, noisy.sd)
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 10.0, 20.0])
+def test_rare_whole_errors_stay_credible(epsilon):
+    """Private counts: a Gaussian of the stated deviation would rule out what happens with a chance e^-ε."""
+    published = Private(epsilon=epsilon).apply(COUNTS, np.random.default_rng(0))
+    sd = reconciled(published, TRAINED.sum(axis=1)).sd[0]
+    assert 0.5 / sd**2 <= 1.1 * epsilon
+    assert sd >= published.sd[0]
+    assert sd < 0.6, "and still nearly a whole number"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from analytics.release import Private
 from analytics.report import windowed_counts
 from attacks.disaggregation import UNKNOWN, DisaggregationProblem, disaggregate
 from attacks.disaggregation.decoding import decode
@@ -187,3 +188,25 @@ def test_decoding_repairs_wrong_entries_and_knows_it_is_right():
     decoded = decode(A @ A.T, flipped)
     assert np.array_equal(decoded.columns, P)
     assert decoded.confidence.min() > 0.9
+
+
+def test_counts_that_noise_drowns_leave_the_columns_and_take_the_names():
+    """Private counts at ε = 0.1 per count: every column is found, and hardly one is at its client's place."""
+    P = (np.random.default_rng(5).random((150, 40)) < 0.1).astype(np.uint8)
+    A = P @ np.random.default_rng(6).standard_normal((40, 60))
+    counts = Private(epsilon=0.1).apply(windowed_counts(P, 10), np.random.default_rng())
+    problem = DisaggregationProblem(A, counts, cohort_sizes=P.sum(axis=1))
+    recovery = disaggregate(problem, rng=np.random.default_rng(0))
+    assert {c.tobytes() for c in recovery.participation.T} == {c.tobytes() for c in P.T}
+    assert (recovery.participation == P).all(axis=0).mean() < 0.5
+    assert "whose" in recovery.reason[recovery.confidence.argmin()]
+
+
+def test_a_group_that_is_always_together_has_one_column_without_a_name():
+    """Cohorts are larger than the number of different columns, which says nothing about the latter."""
+    groups = (np.random.default_rng(1).random((48, 6)) < 0.3).astype(np.uint8)
+    P = np.repeat(groups, 4, axis=1)
+    A = P @ np.random.default_rng(2).standard_normal((24, 60))
+    problem = DisaggregationProblem(A, None, cohort_sizes=P.sum(axis=1))
+    recovery = disaggregate(problem, rng=np.random.default_rng(0))
+    assert {c.tobytes() for c in recovery.participation.T} == {c.tobytes() for c in groups.T}

@@ -58,6 +58,7 @@ NO_COLUMN_LEFT = (
     "no column is left for this client: it never took part, always with another, or was not found"
 )
 HIDDEN = "the noise hides the column"
+WHOSE = "somebody's column: the counts do not tell whose"
 
 
 class Blind(Settings):
@@ -83,12 +84,11 @@ class Blind(Settings):
     ) -> Columns:
         """A column and an outcome for every client; without counts, in no particular order."""
         if problem.counts is None:
-            problem = replace(problem, num_clients=subspace.num_clients)
+            problem = _pseudonymous(problem, subspace.num_clients)
         if out_of_reach(problem, subspace).all():
             return judge(problem, subspace, Candidates.none(problem), solver=self.name)
-        if subspace.exact:
-            return self._exact(problem, subspace, rng, progress)
-        return self._noisy(problem, subspace, rng, progress)
+        search = self._exact if subspace.exact else self._noisy
+        return _with_doubtful_names(search(problem, subspace, rng, progress))
 
     def _exact(
         self,
@@ -177,7 +177,8 @@ class Blind(Settings):
         participation[:, named] = columns[whose[named]].T
         confidence = np.zeros(K)
         confidence[named] = belief[whose[named]] * sure[named]
-        resolved = confidence >= LEAST_CONFIDENCE
+        resolved = np.zeros(K, dtype=np.bool_)
+        resolved[named] = belief[whose[named]] >= LEAST_CONFIDENCE
         return Columns(
             participation,
             np.where(resolved, outcome, Outcome.UNRESOLVED),
@@ -185,6 +186,23 @@ class Blind(Settings):
             np.where(resolved, "", otherwise),
             self.name,
         )
+
+
+def _with_doubtful_names(columns: Columns) -> Columns:
+    """The same, with a word about columns that somebody has, though hardly the client who stands there."""
+    doubtful = (columns.outcome != Outcome.UNRESOLVED) & (columns.confidence < LEAST_CONFIDENCE)
+    return replace(columns, reason=np.where(doubtful & (columns.reason == ""), WHOSE, columns.reason))
+
+
+def _pseudonymous(problem: DisaggregationProblem, columns: int) -> DisaggregationProblem:
+    """The problem with so many columns to find; where cohorts are larger, a column is a group's.
+
+    Cohort sizes then do not say how often columns occur, and are left out.
+    """
+    sizes = _total(problem)
+    if sizes is not None and sizes.max() > columns:
+        sizes = None
+    return replace(problem, num_clients=columns, cohort_sizes=sizes)
 
 
 def _rate(problem: DisaggregationProblem, subspace: Subspace) -> float | None:
