@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ class Ideal(Settings):
     """Sum and forget: what secure aggregation promises, without running the protocol."""
 
     name: Literal["ideal"] = "ideal"
+    further_messages: ClassVar[int] = 0
 
     def check_cohort(self, size: int) -> None:
         """Any number of updates can be summed."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation import Recovery
 from fedsim.truth import Truth
-from scenarios.scoring import update_cosines
+from scenarios.scoring import named, update_cosines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +23,8 @@ _INK, _PAPER, _MISSED, _INVENTED, _UNKNOWN = "#1f3a5f", "#f4f1ea", "#d1495b", "#
 
 def render_report(*, settings: str, result: Mapping[str, Any], recovery: Recovery, truth: Truth) -> str:
     """The page for a run, from its settings (TOML), its figures, and what was recovered and true."""
+    if result["disaggregation"]["pseudonymous"]:
+        recovery = named(recovery, truth)
     position = recovery.clients.astype(np.int64)
     P, guess = truth.participation[:, position], recovery.participation
     cosines = update_cosines(recovery.updates, truth.updates[position])

@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from analytics.report import ParticipationReport
 from attacks.disaggregation import Recovery
 from attacks.view import AttackerView
@@ -19,12 +17,16 @@ from scenarios.engine import Engine, Runtime
 from scenarios.report import render_report
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario
-from scenarios.scoring import score_counts, score_disaggregation
+from scenarios.scoring import score_disaggregation
 from scenarios.simulate import simulate
+from scenarios.utility import messages_per_round, score_cohorts, score_counts
 from scenarios.world import World
 
 Result = Mapping[str, Any]
 """Everything that `result.json` holds."""
+
+HONEST = ("simulation", "training", "analytics", "defences", "cohorts", "messages")
+"""The sections that no attack changes."""
 
 
 def run_scenario(
@@ -49,7 +51,7 @@ def run_scenario(
         },
         "training": {"test_accuracy": simulation.test_accuracy},
         "analytics": publish(world.scenario, directory),
-        "defences": _statements(world.scenario, Truth.load(directory.truth)),
+        **_costs(world, directory),
     }
     result = attack_run(world.scenario, directory, honest, solving=solving)
     directory.checkpoint.unlink(missing_ok=True)
@@ -64,7 +66,6 @@ def publish(scenario: Scenario, directory: RunDirectory) -> Result:
     return {
         "release": list(statements),
         **score_counts(counts, Truth.load(directory.truth)),
-        "answers_per_round": len(answers.count) / scenario.federation.rounds,
     }
 
 
@@ -89,16 +90,21 @@ def attack_run(
     return result
 
 
-def _statements(scenario: Scenario, truth: Truth) -> list[dict[str, Any]]:
-    """What each defence says about itself, for the client that took part most often."""
-    most_rounds = int(truth.participation.sum(axis=0, dtype=np.int64).max())
-    return [defence.statement(most_rounds) for defence in scenario.defences]
+def _costs(world: World, directory: RunDirectory) -> Result:
+    """What each defence says about itself, and what cohorts and messages it leads to."""
+    truth, answers = Truth.load(directory.truth), ParticipationReport.read_csv(directory.answers)
+    cohorts = score_cohorts(truth)
+    return {
+        "defences": [d.statement(cohorts["rounds_per_client"]["most"]) for d in world.scenario.defences],
+        "cohorts": cohorts,
+        "messages": messages_per_round(world, answers),
+    }
 
 
 def honest_part(directory: RunDirectory) -> Result:
     """The figures of a saved run that no attack changes."""
     saved = read_result(directory)
-    return {section: saved[section] for section in ("simulation", "training", "analytics", "defences")}
+    return {section: saved[section] for section in HONEST}
 
 
 def read_result(directory: RunDirectory) -> Result:

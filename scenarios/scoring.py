@@ -5,18 +5,26 @@ This is the only module that sees both a recovery and the truth.
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import comb
+from scipy.special import comb, logsumexp
+from scipy.stats import binom
 
 from analytics.report import ParticipationReport
-from attacks.disaggregation import Recovery
+from attacks.disaggregation import UNKNOWN, Recovery
+from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.subspace import slices
 from attacks.disaggregation.updates import least_squares
+from attacks.disaggregation.windows import Windows
 from fedsim.records import Transcript
 from fedsim.truth import Truth
+
+CASES_AT_A_TIME = 100_000
+"""Different windows whose numbers of ones are weighed at a time."""
 
 
 def score_disaggregation(
@@ -24,34 +32,53 @@ def score_disaggregation(
 ) -> dict[str, Any]:
     """The `disaggregation` part of a result.
 
-    `exact_fraction`: clients whose whole column is right; `bit_accuracy`: entries of P that are right;
+    `exact_fraction`: clients whose whole column is right; `exact_up_to_names`: true columns that were found,
+    for whichever client; `singled_out_fraction`: clients whose column is right and nobody else's, so that
+    their own update is known and not only a group's; `advantage`: exact fraction beyond what a guess from the
+    counts gives; `pseudonymous`: no counts, so no names, and columns were matched to clients by the truth;
+    `bit_accuracy`: entries of P that are right;
     `certified_fraction`: clients with the outcome `proved`; `update_cosine`: mean over the clients that
     took part of the cosine between recovered and true update, where no recovered update counts as 0.
     `outcomes` counts clients by outcome, and `unresolved` those without one by reason. `baselines` holds what
     a guess from the counts alone would give, and the cosine of the mean aggregate (no attack) and of least
     squares with the true P (a perfect attack).
     """
+    pseudonymous = len(counts.clients) == 0
+    if pseudonymous:
+        recovery = named(recovery, truth)
     P = truth.participation[:, recovery.clients.astype(np.int64)]
     true_updates = truth.updates[recovery.clients.astype(np.int64)]
     took_part: NDArray[np.bool_] = P.sum(axis=0) > 0
     right = recovery.participation == P
+    exact = right.all(axis=0)
+    guess = _Guess.best(_windows(counts, *P.shape), transcript.cohort_sizes.sum() / P.size)
     return {
-        "exact_fraction": float(right.all(axis=0).mean()),
+        "exact_fraction": float(exact.mean()),
+        "exact_up_to_names": _up_to_names(recovery.participation, P),
+        "singled_out_fraction": float((exact & _alone(P)).mean()),
+        "advantage": float(exact.mean()) - guess.columns,
+        "pseudonymous": pseudonymous,
         "bit_accuracy": float(right.mean()),
         "certified_fraction": float((recovery.outcome == "proved").mean()),
         "update_cosine": _mean_cosine(recovery.updates, true_updates, took_part),
         "outcomes": _tally(recovery.outcome),
         "unresolved": _tally(recovery.reason[recovery.outcome == "unresolved"]),
-        "false_certificates": int(((recovery.outcome == "proved") & ~right.all(axis=0)).sum()),
+        "false_certificates": int(((recovery.outcome == "proved") & ~exact).sum()),
         "solver": recovery.solver,
         "seconds": recovery.seconds,
         "baselines": {
-            "counts_only_exact_fraction": _guessed_columns(counts, len(P)),
-            "counts_only_bit_accuracy": _guessed_bits(counts, len(P)),
+            "counts_only_exact_fraction": guess.columns,
+            "counts_only_bit_accuracy": guess.entries,
             "aggregate_update_cosine": _mean_cosine(_mean_update(transcript), true_updates, took_part),
             "oracle_update_cosine": _mean_cosine(_oracle_updates(transcript, P), true_updates, took_part),
         },
     }
+
+
+def _windows(counts: ParticipationReport, rounds: int, clients: int) -> Windows:
+    if len(counts.clients) == 0:
+        return Windows.none(rounds=rounds, clients=clients)
+    return Windows.from_report(counts, rounds)
 
 
 def _tally(texts: NDArray[np.str_]) -> dict[str, int]:
@@ -90,54 +117,87 @@ def _oracle_updates(transcript: Transcript, P: NDArray[np.uint8]) -> NDArray[np.
     return least_squares(transcript.aggregates, P, P.T.astype(np.float64), everybody).values
 
 
-def score_counts(counts: ParticipationReport, truth: Truth) -> dict[str, Any]:
-    """What publishing as it was done is worth to the operator, measured against the sums.
+def named(recovery: Recovery, truth: Truth) -> Recovery:
+    """A recovery without names, with every column given to the client whose true one it is most like.
 
-    `count_error`: mean absolute error of the published counts (None if there are none); `missing_fraction`:
-    rounds of clients that no count covers; `mean_window`: rounds that a count covers on average.
+    Only the truth can do that: it makes a score of what was found, and finds nothing. Each column goes to one
+    client at most, so that as many entries as possible agree; clients that are left are unresolved.
     """
-    rounds, clients = truth.participation.shape
-    known = ~np.isnan(counts.count)
-    client = counts.clients[counts.client[known]].astype(np.int64)
-    start, stop = counts.start[known], counts.stop[known]
-    running = np.zeros((rounds + 1, clients), dtype=np.int64)
-    np.cumsum(truth.participation, axis=0, dtype=np.int64, out=running[1:])
-    true = running[stop, client] - running[start, client]
-    covered = np.zeros((rounds + 1, clients), dtype=np.int64)
-    np.add.at(covered, (start, client), 1)
-    np.add.at(covered, (stop, client), -1)
-    some = len(client) > 0
-    return {
-        "count_error": float(np.abs(counts.count[known] - true).mean()) if some else None,
-        "missing_fraction": float((np.cumsum(covered, axis=0)[:rounds] == 0).mean()),
-        "mean_window": float((stop - start).mean()) if some else None,
-    }
+    from scipy.optimize import linear_sum_assignment
+
+    P, clients = truth.participation, truth.participation.shape[1]
+    found = recovery.participation
+    agree = sum((found == bit).T.astype(np.float32) @ (P == bit).astype(np.float32) for bit in (0, 1))
+    pseudonym, client = linear_sum_assignment(agree, maximize=True)
+
+    def spread(values: NDArray[Any], fill: object) -> NDArray[Any]:
+        every = np.full((clients, *values.shape[1:]), fill, dtype=values.dtype)
+        every[client] = values[pseudonym]
+        return every
+
+    reason = np.full(clients, "no column was found for this client", dtype=object)
+    reason[client] = recovery.reason[pseudonym]
+    return replace(
+        recovery,
+        clients=np.arange(clients),
+        participation=spread(found.T, UNKNOWN).T,
+        outcome=spread(recovery.outcome.astype("<U10"), Outcome.UNRESOLVED),
+        confidence=spread(recovery.confidence, 0.0),
+        reason=reason.astype(np.str_),
+        updates=spread(recovery.updates, np.nan),
+        update_error=spread(recovery.update_error, np.nan),
+    )
 
 
-def _guessed_columns(counts: ParticipationReport, rounds: int) -> float:
-    """Chance of guessing a client's whole column when only its counts are known, mean over clients."""
-    length, ones = _answered(counts)
-    # In logarithms: the product over a client's windows underflows long before it matters.
-    log_chance = np.zeros(len(counts.clients))
-    np.add.at(log_chance, counts.client, -np.log(comb(length, ones)))
-    log_chance -= np.log(2) * _uncovered(counts, rounds)
-    return float(np.exp(log_chance).mean())
+def _up_to_names(found: NDArray[np.uint8], P: NDArray[np.uint8]) -> float:
+    """The fraction of the true columns that were found, whoever they were given to."""
+    have, want = (Counter(column.tobytes() for column in matrix.T) for matrix in (found, P))
+    return float((have & want).total() / P.shape[1])
 
 
-def _guessed_bits(counts: ParticipationReport, rounds: int) -> float:
-    """Entries that are right when every window is filled with its more frequent value."""
-    length, ones = _answered(counts)
-    right = np.maximum(ones, length - ones).sum() + 0.5 * _uncovered(counts, rounds).sum()
-    return float(right / (rounds * len(counts.clients)))
+def _alone(P: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """(K,) clients that took part, and whose column no other client has."""
+    _, group, size = np.unique(P, axis=1, return_inverse=True, return_counts=True)
+    return np.asarray((size[group.reshape(-1)] == 1) & (P.sum(axis=0) > 0))
 
 
-def _answered(counts: ParticipationReport) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lengths and counts of the windows, both 0 where the device did not answer."""
-    length = np.where(np.isnan(counts.count), 0, counts.stop - counts.start).astype(np.float64)
-    return length, np.clip(np.round(np.nan_to_num(counts.count)), 0, length)
+@dataclass(frozen=True)
+class _Guess:
+    """What somebody makes of the counts and the mean rate alone: chances of being right."""
+
+    columns: float
+    """Of a client's whole column, mean over clients."""
+    entries: float
+
+    @classmethod
+    def best(cls, windows: Windows, rate: float) -> _Guess:
+        """The most likely column of every client, and the more likely value of every entry.
+
+        A window's number of ones is weighed by its count and the count's error, and by the rate.
+        """
+        rate = float(np.clip(rate, 1e-9, 1 - 1e-9))
+        lengths = np.broadcast_to(windows.lengths, windows.count.shape)
+        cells = np.stack((lengths.astype(np.float64), windows.count, windows.sd), axis=-1).reshape(-1, 3)
+        # Exact counts are a handful of different cases; equal_nan keeps missing ones together.
+        cases, which = np.unique(cells, axis=0, return_inverse=True)
+        parts = np.array_split(cases, max(1, len(cases) // CASES_AT_A_TIME))
+        log_chance, right = (np.concatenate(x) for x in zip(*(_filled(p, rate) for p in parts), strict=True))
+        rest = windows.rounds - lengths.sum(axis=1)
+        by_client = log_chance[which.reshape(windows.count.shape)].sum(axis=1)
+        by_client += rest * np.log(max(rate, 1 - rate))
+        entries = right[which].sum() + rest.sum() * max(rate, 1 - rate)
+        return cls(float(np.exp(by_client).mean()), float(entries / (windows.rounds * windows.clients)))
 
 
-def _uncovered(counts: ParticipationReport, rounds: int) -> NDArray[np.float64]:
-    """How many rounds of each client no count speaks of."""
-    length, _ = _answered(counts)
-    return np.maximum(0, rounds - np.bincount(counts.client, length, minlength=len(counts.clients)))
+def _filled(cases: NDArray[np.float64], rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """For windows of (length, count, sd): log-chance of the likeliest filling, and entries it gets right."""
+    length, count, sd = (column[:, None] for column in cases.T)
+    ones = np.arange(int(length.max(initial=0)) + 1)
+    weight = binom.logpmf(ones, length, rate)
+    exact = np.where(ones == count, 0.0, -np.inf)
+    noisy = weight - 0.5 * ((ones - count) / np.where(sd > 0, sd, 1)) ** 2
+    weight = np.where(np.isnan(count), weight, np.where(sd > 0, noisy, exact))
+    weight = weight - logsumexp(weight, axis=1, keepdims=True)
+    ways = np.log(np.maximum(comb(length, ones), 1))
+    expected = np.exp(weight) @ ones
+    return (weight - ways).max(axis=1), np.maximum(expected, length[:, 0] - expected)

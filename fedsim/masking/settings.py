@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
 
@@ -22,6 +22,8 @@ class Masked(Settings):
     """Pairwise masks with key agreement, secret shares and dropout recovery: the protocol itself."""
 
     name: Literal["masked"] = "masked"
+    further_messages: ClassVar[int] = 3
+    """To every member of a cohort besides the call for training: keys, shares and unmasking."""
     threshold: Annotated[float, Field(gt=0.5, le=1)] = 0.6
     """The part of a cohort that has to deliver; with less the round is void. More than half, or a server
     that lies about who dropped out could unmask single updates."""
