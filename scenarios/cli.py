@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import shlex
 import signal
 import sys
@@ -24,6 +23,8 @@ import typer
 from fedsim.errors import RunFailedError, UserError
 from scenarios.data_cli import data
 from scenarios.engine import Engine
+from scenarios.sweep_cli import sweep
+from scenarios.threads import one_thread_each
 
 if TYPE_CHECKING:
     from scenarios.run_directory import RunDirectory
@@ -36,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data, name="data")
+app.command()(sweep)
 
 Set = Annotated[
     list[str] | None,
@@ -227,10 +229,7 @@ def _tally(outcomes: Mapping[str, int]) -> str:
 
 def main() -> None:
     """The entry point: turns a user's mistake into one line and exit status 2."""
-    # Before NumPy is loaded: its threads change the last digits, so that the same scenario would give other
-    # bytes on a machine with more cores. Who prefers speed sets the variables.
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
+    one_thread_each()
     try:
         status = app(standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:

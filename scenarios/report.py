@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from numpy.typing import NDArray
 
 from attacks.disaggregation import Recovery
 from fedsim.truth import Truth
+from scenarios.pages import INK, INVENTED, MISSED, PAPER, UNKNOWN, image, render
 from scenarios.scoring import named, update_cosines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_INK, _PAPER, _MISSED, _INVENTED, _UNKNOWN = "#1f3a5f", "#f4f1ea", "#d1495b", "#edae49", "#b8b8b8"
 
 
 def render_report(*, settings: str, result: Mapping[str, Any], recovery: Recovery, truth: Truth) -> str:
@@ -28,16 +24,12 @@ def render_report(*, settings: str, result: Mapping[str, Any], recovery: Recover
     position = recovery.clients.astype(np.int64)
     P, guess = truth.participation[:, position], recovery.participation
     cosines = update_cosines(recovery.updates, truth.updates[position])
-    environment = Environment(
-        loader=PackageLoader("scenarios"),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-    )
-    return environment.get_template("report.html.j2").render(
+    return render(
+        "report.html.j2",
         result=result,
         settings=settings,
-        matrices=_image(_draw_matrices(P, guess)),
-        similarities=_image(_draw_similarities(cosines, result["disaggregation"]["baselines"])),
+        matrices=image(_draw_matrices(P, guess)),
+        similarities=image(_draw_similarities(cosines, result["disaggregation"]["baselines"])),
         clients=_client_rows(recovery, P, cosines),
     )
 
@@ -71,9 +63,9 @@ def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:
     difference = np.where(unknown, 3, np.where(guess < P, 1, np.where(guess > P, 2, 0)))
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     pictures: Sequence[tuple[str, NDArray[Any], list[str]]] = (
-        ("true participation", P, [_PAPER, _INK]),
-        ("recovered from sums and counts", recovered, [_PAPER, _INK, _UNKNOWN]),
-        ("difference", difference, ["white", _MISSED, _INVENTED, _UNKNOWN]),
+        ("true participation", P, [PAPER, INK]),
+        ("recovered from sums and counts", recovered, [PAPER, INK, UNKNOWN]),
+        ("difference", difference, ["white", MISSED, INVENTED, UNKNOWN]),
     )
     for axes, (title, matrix, colours) in zip(figure.subplots(1, 3, sharey=True), pictures, strict=True):
         axes.imshow(
@@ -88,7 +80,7 @@ def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:
         axes.set_xlabel("client")
     figure.axes[0].set_ylabel("round")
     names = ("missed", "invented", "nothing recovered")
-    patches = [Patch(color=c, label=n) for c, n in zip((_MISSED, _INVENTED, _UNKNOWN), names, strict=True)]
+    patches = [Patch(color=c, label=n) for c, n in zip((MISSED, INVENTED, UNKNOWN), names, strict=True)]
     figure.axes[2].legend(handles=patches, fontsize=8, loc="upper right")
     return figure
 
@@ -99,10 +91,10 @@ def _draw_similarities(cosines: NDArray[np.float64], baselines: Mapping[str, flo
 
     figure = Figure(figsize=(11, 2.8), layout="constrained")
     axes = figure.subplots()
-    axes.bar(np.arange(len(cosines)), np.nan_to_num(cosines), color=_INK, width=0.8)
-    axes.axhline(baselines["oracle_update_cosine"], color=_INVENTED, label="oracle: who took part is known")
+    axes.bar(np.arange(len(cosines)), np.nan_to_num(cosines), color=INK, width=0.8)
+    axes.axhline(baselines["oracle_update_cosine"], color=INVENTED, label="oracle: who took part is known")
     axes.axhline(
-        baselines["aggregate_update_cosine"], color=_MISSED, ls="--", label="mean aggregate: no attack"
+        baselines["aggregate_update_cosine"], color=MISSED, ls="--", label="mean aggregate: no attack"
     )
     axes.set(
         xlabel="client",
@@ -112,10 +104,3 @@ def _draw_similarities(cosines: NDArray[np.float64], baselines: Mapping[str, flo
     )
     axes.legend(fontsize=8, loc="lower right")
     return figure
-
-
-def _image(figure: Figure) -> str:
-    """A picture as a data URI; the same figure gives the same bytes."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -41,9 +41,19 @@ def run_scenario(
 
     A run that was interrupted goes on from its checkpoint, which is there until everything else is.
     """
+    honest = train_run(world, directory, engine=engine, training=training)
+    result = attack_run(world.scenario, directory, honest, solving=solving)
+    directory.checkpoint.unlink(missing_ok=True)
+    return result
+
+
+def train_run(
+    world: World, directory: RunDirectory, *, engine: Runtime = Engine.INLINE, training: Progress = silent
+) -> Result:
+    """Simulate only: leave what attacks need in the directory, and return the figures that none changes."""
     write_text(directory.scenario, world.scenario.to_toml())
     simulation = simulate(world, directory, engine, training)
-    honest = {
+    return {
         "simulation": {
             "seconds": simulation.seconds,
             "rounds": world.scenario.federation.rounds,
@@ -53,9 +63,6 @@ def run_scenario(
         "analytics": publish(world.scenario, directory),
         **_costs(world, directory),
     }
-    result = attack_run(world.scenario, directory, honest, solving=solving)
-    directory.checkpoint.unlink(missing_ok=True)
-    return result
 
 
 def publish(scenario: Scenario, directory: RunDirectory) -> Result:

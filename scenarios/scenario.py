@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import tomli_w
 from pydantic import Field, NonNegativeInt, ValidationError
@@ -21,6 +21,8 @@ from fedsim.models import Lenet, Model
 from fedsim.settings import Settings
 
 LIBRARY = Path(__file__).parent / "library"
+
+S = TypeVar("S", bound=Settings)
 
 
 class Scenario(Settings):
@@ -56,44 +58,58 @@ def find_scenario(name: str) -> Path:
 
 def load_scenario(file: Path, overrides: Iterable[str] = ()) -> Scenario:
     """Read a scenario file and apply `key=value` overrides; any mistake is a `UserError` of one line."""
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: not a TOML file: {error}") from error
+    content = read_toml(file)
     for override in overrides:
-        _apply(content, override)
-    return _checked(content, file)
+        apply(content, override)
+    return checked(Scenario, content, file)
 
 
 def parse_scenario(text: str) -> Scenario:
     """The scenario whose `to_toml` gave this text."""
-    return _checked(tomllib.loads(text), "scenario")
+    return checked(Scenario, tomllib.loads(text), "scenario")
 
 
-def _checked(content: dict[str, Any], source: Path | str) -> Scenario:
+def read_toml(file: Path) -> dict[str, Any]:
+    """What a TOML file holds, not checked any further."""
     try:
-        return Scenario.model_validate(content)
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: not a TOML file: {error}") from error
+
+
+def checked(kind: type[S], content: Mapping[str, Any], source: Path | str) -> S:
+    """The settings that a file's content makes; the first mistake is told with the name of its source."""
+    try:
+        return kind.model_validate(content)
     except ValidationError as error:
         raise UserError(f"{source}: {_mistake(error, content)}") from error
 
 
-def _apply(content: dict[str, Any], override: str) -> None:
-    """Set one dotted key in the file's content; a named table may stand there as a bare name."""
+def apply(content: dict[str, Any], override: str) -> None:
+    """Set what an override `KEY=VALUE` says in the content of a file."""
     key, equals, text = override.partition("=")
-    *sections, last = key.strip().split(".")
-    if not equals or not all(sections) or not last:
+    if not equals or not all(key.strip().split(".")):
         raise UserError(f"--set {override}: expected KEY=VALUE, such as clients.local_epochs=8")
+    put(content, key.strip(), _toml_value(text), said=f"--set {override}")
+
+
+def put(content: dict[str, Any], key: str, value: Any, *, said: str) -> None:
+    """Set one dotted key in the file's content; a named table may stand there as a bare name.
+
+    A key that leads through something else than a table is a mistake in what was `said`.
+    """
+    *sections, last = key.split(".")
     table = content
     for section in sections:
         below = table.setdefault(section, {})
         if isinstance(below, str):
             below = table[section] = {"name": below}
         if not isinstance(below, dict):
-            raise UserError(f"--set {override}: {section} is not a section")
+            raise UserError(f"{said}: {section} is not a section")
         table = below
-    table[last] = _toml_value(text)
+    table[last] = value
 
 
 def _toml_value(text: str) -> Any:

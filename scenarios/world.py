@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.data import ImageData, Owned
+from fedsim.data import DataSource, ImageData, Owned
 from fedsim.seeds import Stage, stream
 from fedsim.training import FlatModel, initial_model
 from scenarios.scenario import Scenario
@@ -32,7 +33,7 @@ class World:
     def prepare(cls, scenario: Scenario) -> World:
         """Load the data, deal it out, draw the schedule and the first model."""
         seed, federation = scenario.seed, scenario.federation
-        data = scenario.data.load(seed)
+        data = _loaded(scenario.data, seed)
         owned = scenario.data.partition.deal(
             data.train_labels,
             federation.clients,
@@ -47,3 +48,9 @@ class World:
             scenario.model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL)
         )
         return cls(scenario, data, owned, schedule, FlatModel(model))
+
+
+@lru_cache(maxsize=1)
+def _loaded(source: DataSource, seed: int) -> ImageData:
+    """The images, kept for the next world: the points of a sweep mostly share them."""
+    return source.load(seed)

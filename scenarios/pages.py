@@ -1,0 +1,31 @@
+"""What all pages share: their templates, their colours, and pictures inside the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK, PAPER, MISSED, INVENTED, UNKNOWN = "#1f3a5f", "#f4f1ea", "#d1495b", "#edae49", "#b8b8b8"
+
+
+def render(template: str, **content: Any) -> str:
+    """A page from its template; whatever the template asks for must be there."""
+    environment = Environment(
+        loader=PackageLoader("scenarios"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+    )
+    return environment.get_template(template).render(**content)
+
+
+def image(figure: Figure) -> str:
+    """A picture as a data URI; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

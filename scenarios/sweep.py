@@ -1,0 +1,174 @@
+"""A sweep: one base, some keys, and a list of values for each; every combination is a point.
+
+A point is an ordinary scenario, or a planted problem without a federation. All points are made, and so
+checked, before the first one runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from fedsim.errors import UserError
+from fedsim.settings import Settings
+from scenarios.planted import Planted
+from scenarios.scenario import Scenario, apply, checked, find_scenario, put, read_toml
+
+Values = Mapping[str, Any]
+"""Dotted keys and what they are set to."""
+
+
+def _dotted(content: Any) -> Any:
+    """Nested tables, which is how TOML reads `clients.lr = [...]`, as a flat table of dotted keys."""
+    if not isinstance(content, Mapping):
+        return content
+    return dict(_leaves(content))
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+Block = Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], BeforeValidator(_dotted)]
+
+
+class SweepFile(Settings):
+    """What a sweep file says.
+
+    Points start from `base`, a scenario file or the name of one in the library or a table with its
+    sections, or from `planted`, the settings of a planted problem. `vary` is a table of dotted keys and
+    their values, or several such tables: each stands for all its combinations, and points are those of the
+    first, then those of the second, and so on. `figure` is what the page shows, over the keys in `axes`
+    (the first two that vary, if not given). Without `keep_runs` only the figures and reports of finished
+    points are kept, not what they were made from.
+    """
+
+    title: str
+    base: str | dict[str, Any] | None = None
+    planted: dict[str, Any] | None = None
+    vary: Annotated[
+        list[Block],
+        Field(min_length=1),
+        BeforeValidator(lambda content: [content] if isinstance(content, Mapping) else content),
+    ]
+    figure: str = "disaggregation.exact_fraction"
+    axes: list[str] = Field(default=[], max_length=2)
+    keep_runs: bool = True
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of values, and the settings that they make.
+
+    `name` depends on the settings but for the title: an unchanged point keeps its name, and so its folder,
+    when the sweep around it changes. `training` names what a point shares with all points that differ
+    from it in nothing but the attack; None without a federation.
+    """
+
+    values: Values
+    settings: Scenario | Planted
+
+    @cached_property
+    def name(self) -> str:
+        """Twelve characters that stand for the settings."""
+        return _digest(self.settings.model_dump(mode="json", exclude={"title"}))
+
+    @cached_property
+    def training(self) -> str | None:
+        """Twelve characters that stand for all that decides the transcript."""
+        if isinstance(self.settings, Planted):
+            return None
+        return _digest(self.settings.model_dump(mode="json", exclude={"title", "attack"}))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked sweep: its file, its points (each name once), and the keys that vary, in the file's order."""
+
+    file: SweepFile
+    points: tuple[Point, ...]
+    keys: tuple[str, ...]
+
+    @classmethod
+    def load(cls, path: Path, overrides: Iterable[str] = ()) -> Sweep:
+        """Read a sweep file; `overrides` change its base. Any mistake is a `UserError` of one line."""
+        return cls.plan(checked(SweepFile, read_toml(path), path), path, overrides)
+
+    @classmethod
+    def plan(cls, file: SweepFile, path: Path, overrides: Iterable[str] = ()) -> Sweep:
+        """The points of a file's settings; a base is looked for beside `path` first, which messages name."""
+        kind, content = _base(file, path)
+        for override in overrides:
+            apply(content, override)
+        keys = tuple(dict.fromkeys(key for block in file.vary for key in block))
+        for axis in file.axes:
+            if axis not in keys:
+                raise UserError(f"{path}: axes: {axis} does not vary, expected one of {', '.join(keys)}")
+        points: dict[str, Point] = {}
+        for block in file.vary:
+            for combination in itertools.product(*block.values()):
+                point = _point(kind, content, dict(zip(block, combination, strict=True)), keys, path)
+                points.setdefault(point.name, point)
+        return cls(file, tuple(points.values()), keys)
+
+
+def _base(file: SweepFile, path: Path) -> tuple[type[Scenario | Planted], dict[str, Any]]:
+    match file.base, file.planted:
+        case None, dict() as planted:
+            return Planted, copy.deepcopy(planted)
+        case str() as name, None:
+            beside = path.parent / name
+            return Scenario, read_toml(beside if beside.is_file() else find_scenario(name))
+        case dict() as scenario, None:
+            return Scenario, copy.deepcopy(scenario)
+        case _:
+            raise UserError(f"{path}: expected either base or planted, and not both")
+
+
+def _point(
+    kind: type[Scenario | Planted], base: Mapping[str, Any], values: Values, keys: Iterable[str], path: Path
+) -> Point:
+    content = copy.deepcopy(dict(base))
+    for key, value in values.items():
+        put(content, key, value, said=f"{path}: vary: {key}")
+    said = ", ".join(f"{key} = {shown(value)}" for key, value in values.items())
+    if kind is Scenario:
+        content["title"] = " · ".join(filter(None, (content.get("title"), said)))
+    settings = checked(kind, content, f"{path}: {said}")
+    every = settings.model_dump(mode="json")
+    return Point({key: values[key] if key in values else _lookup(every, key) for key in keys}, settings)
+
+
+def _lookup(content: Any, key: str) -> Any:
+    """What stands at a dotted key; None if its way ends before."""
+    for part in key.split("."):
+        content = content.get(part) if isinstance(content, Mapping) else None
+    return content
+
+
+def shown(value: Any) -> str:
+    """A value as a person writes it: a bare word, a number, a table by its name and what else it says."""
+    if isinstance(value, Mapping):
+        rest = " ".join(f"{key}={shown(entry)}" for key, entry in value.items() if key != "name")
+        return " ".join(filter(None, (str(value.get("name", "")), rest)))
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

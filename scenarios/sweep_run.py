@@ -1,0 +1,242 @@
+"""Running a sweep: one folder, a run directory per point, and a training that points share.
+
+    runs/NAME/
+      sweep.toml           the file, as last run
+      points/NAME/         a run directory per point; its transcript, counts and truth are links to …
+      trainings/NAME/      … what the points that differ in the attack only have in common
+      sweep.csv            one row per point; sweep.parquet too, if pyarrow is installed
+      sweep.html           the table and a picture of one figure
+
+A point is done when its last file stands, and files are written whole. So a sweep that was killed goes on
+where it stopped, and a changed file runs the points that are new.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedsim.errors import RunFailedError, UserError
+from fedsim.files import write_json, write_text
+from fedsim.progress import Progress, silent
+from scenarios.planted import Planted
+from scenarios.run_directory import RunDirectory
+from scenarios.scenario import Scenario
+from scenarios.sweep import Point, Sweep
+from scenarios.workers import InProcess, Workers
+
+HONEST = "honest.json"
+"""Last file of a training: the figures that no attack changes."""
+
+
+@dataclass(frozen=True)
+class SweepDirectory:
+    """Where the files of a sweep are."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path) -> SweepDirectory:
+        """The folder of this or an earlier state of a sweep, or a new one."""
+        directory = cls(path)
+        if path.exists() and not directory.file.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(f"{path} exists and is not a sweep: choose another --out")
+        try:
+            (path / "points").mkdir(parents=True, exist_ok=True)
+            (path / "trainings").mkdir(exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--out {path}: cannot be written to: {error.strerror}") from error
+        return directory
+
+    @property
+    def file(self) -> Path:
+        """The sweep file as last run."""
+        return self.path / "sweep.toml"
+
+    @property
+    def table(self) -> Path:
+        """One row per point."""
+        return self.path / "sweep.csv"
+
+    @property
+    def page(self) -> Path:
+        """One self-contained page, which links to the points' reports."""
+        return self.path / "sweep.html"
+
+    def point(self, point: Point) -> RunDirectory:
+        """The folder of a point."""
+        return RunDirectory(self.path / "points" / point.name)
+
+    def training(self, name: str) -> RunDirectory:
+        """The folder of a training."""
+        return RunDirectory(self.path / "trainings" / name)
+
+    def done(self, point: Point) -> bool:
+        """Whether the point's last file stands."""
+        run = self.point(point)
+        return (run.result if isinstance(point.settings, Planted) else run.report).exists()
+
+
+@dataclass(frozen=True)
+class PointResult:
+    """What became of a point: its figures, as `result.json` has them, or the reason why there are none."""
+
+    point: Point
+    figures: Mapping[str, Any] | None
+    reason: str = ""
+
+
+def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent) -> None:
+    """Find the mistakes that only data reveal, in every training that is still to come."""
+    from scenarios.world import World
+
+    places = SweepDirectory(directory)
+    firsts = {p.training: p for p in sweep.points if p.training is not None and not places.done(p)}
+    for number, point in enumerate(firsts.values()):
+        progress(number, len(firsts))
+        assert isinstance(point.settings, Scenario)
+        try:
+            World.prepare(point.settings)
+        except UserError as error:
+            raise UserError(f"{point.settings.title}: {error}") from error
+
+
+def run_sweep(
+    sweep: Sweep, directory: SweepDirectory, workers: Workers | None = None, progress: Progress = silent
+) -> list[PointResult]:
+    """Run every point that is not done, and read all of them, in the order of the sweep.
+
+    A fault in a point becomes its reason; a point with a reason is tried again by the next call.
+    """
+    write_text(directory.file, tomli_w.dumps(sweep.file.model_dump(exclude_none=True)))
+    run = _Run(directory, workers or InProcess(), progress)
+    run.to_the_end(sweep)
+    return [
+        PointResult(point, None, run.reasons[point.name])
+        if point.name in run.reasons
+        else PointResult(point, json.loads(directory.point(point).result.read_text(encoding="utf-8")))
+        for point in sweep.points
+    ]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A piece of work for a worker, for one point, or for all the points that share a training."""
+
+    function: Callable[..., None]
+    arguments: tuple[Any, ...]
+    points: list[Point]
+
+
+class _Run:
+    """The work under way. Points come before new trainings, so that few trainings stand unused."""
+
+    def __init__(self, directory: SweepDirectory, workers: Workers, progress: Progress) -> None:
+        self._directory = directory
+        self._workers = workers
+        self._progress = progress
+        self._queue: deque[_Task] = deque()
+        self._running: dict[Future[None], _Task] = {}
+        self.reasons: dict[str, str] = {}
+        """Why points failed, by name."""
+
+    def to_the_end(self, sweep: Sweep) -> None:
+        """Run all points that are not done."""
+        waiting: dict[str | None, list[Point]] = {}
+        for point in sweep.points:
+            if not self._directory.done(point):
+                waiting.setdefault(point.training, []).append(point)
+        for training, points in waiting.items():
+            if training is None:
+                self._queue.extend(self._attacks(points))
+            else:
+                folder = self._directory.training(training).path
+                self._queue.append(_Task(train_shared, (points[0].settings, folder), points))
+        done, total = len(sweep.points) - sum(map(len, waiting.values())), len(sweep.points)
+        self._progress(done, total)
+        for task, reason in self._finished():
+            if task.function is train_shared and not reason:
+                self._queue.extendleft(reversed(self._attacks(task.points)))
+                continue
+            for point in tuple(task.points):
+                done += 1
+                waiting[point.training].remove(point)
+                if reason:
+                    self.reasons[point.name] = reason
+                if not sweep.file.keep_runs:
+                    self._forget(point, last=not waiting[point.training])
+            self._progress(done, total)
+
+    def _attacks(self, points: Iterable[Point]) -> list[_Task]:
+        return [
+            _Task(run_point, (point.settings, self._directory.point(point).path, point.training), [point])
+            for point in points
+        ]
+
+    def _finished(self) -> Iterator[tuple[_Task, str]]:
+        """Tasks as they end, with the reason if they failed; what is queued meanwhile is run too."""
+        while self._queue or self._running:
+            while self._queue and len(self._running) < self._workers.number:
+                task = self._queue.popleft()
+                self._running[self._workers.submit(task.function, *task.arguments)] = task
+            for future in wait(self._running, return_when=FIRST_COMPLETED).done:
+                yield self._running.pop(future), _reason(future)
+
+    def _forget(self, point: Point, *, last: bool) -> None:
+        """Drop what takes room and can be made again: figures and reports stay."""
+        run = self._directory.point(point)
+        for file in (run.transcript, run.truth, run.counts, run.recovery):
+            file.unlink(missing_ok=True)
+        if last and point.training is not None:
+            shutil.rmtree(self._directory.training(point.training).path, ignore_errors=True)
+
+
+def _reason(future: Future[None]) -> str:
+    """Why a piece of work failed, in one line; empty if it did not."""
+    error = future.exception()
+    if error is None:
+        return ""
+    if isinstance(error, BrokenExecutor):
+        raise RunFailedError(
+            "a worker process was killed, perhaps for want of memory; the same command goes on from here"
+        ) from error
+    told = isinstance(error, UserError | RunFailedError)
+    return " ".join((str(error) if told else f"{type(error).__name__}: {error}").split())
+
+
+def train_shared(scenario: Scenario, folder: Path) -> None:
+    """Simulate what several points share, unless it is there already."""
+    from scenarios.runner import train_run
+    from scenarios.world import World
+
+    if (folder / HONEST).exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    honest = train_run(World.prepare(scenario), RunDirectory.create(folder, replace=False))
+    write_json(folder / HONEST, honest)
+
+
+def run_point(settings: Scenario | Planted, folder: Path, training: str | None) -> None:
+    """A point from its beginning: what an interrupted attempt left in its folder goes first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    run = RunDirectory.create(folder, replace=False)
+    if isinstance(settings, Planted):
+        write_text(run.scenario, tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True)))
+        write_json(run.result, settings.run())
+        return
+    from scenarios.runner import attack_run
+
+    # Relative, so that the sweep's folder can be moved.
+    shared = Path("../../trainings") / str(training)
+    for file in (run.transcript, run.truth, run.counts):
+        file.symlink_to(shared / file.name)
+    honest = json.loads((folder / shared / HONEST).read_text(encoding="utf-8"))
+    attack_run(settings, run, honest)

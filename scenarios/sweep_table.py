@@ -1,0 +1,74 @@
+"""The outcome of a sweep as a table: one row per point, one column per key and per figure."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fedsim.files import written_whole
+from scenarios.sweep import Sweep, shown
+from scenarios.sweep_run import PointResult
+
+Row = Mapping[str, Any]
+"""Column → value; None where there is none."""
+
+
+def tidy(sweep: Sweep, results: Sequence[PointResult]) -> list[dict[str, Any]]:
+    """A row per point: its name, what varies, every figure under its dotted name, and why it failed.
+
+    All rows have the same columns in the same order.
+    """
+    figures = [dict(_flat(result.figures or {})) for result in results]
+    names = [
+        name for name in dict.fromkeys(name for row in figures for name in row) if name not in sweep.keys
+    ]
+    return [
+        {
+            "point": result.point.name,
+            **{key: _cell(result.point.values[key]) for key in sweep.keys},
+            **{name: row.get(name) for name in names},
+            "reason": result.reason,
+        }
+        for result, row in zip(results, figures, strict=True)
+    ]
+
+
+def write_table(rows: Sequence[Row], path: Path) -> list[Path]:
+    """Write `path` as CSV and, if pyarrow is installed, the same as Parquet beside it; what was written."""
+    with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    if find_spec("pyarrow") is None:
+        return [path]
+    import pyarrow
+    from pyarrow import parquet
+
+    beside = path.with_suffix(".parquet")
+    columns = {name: _uniform([row[name] for row in rows]) for name in rows[0]}
+    with written_whole(beside) as temporary:
+        parquet.write_table(pyarrow.table(columns), temporary)
+    return [path, beside]
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Figures by dotted name. Free text, such as a reason with its number, is no column's name."""
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif " " not in name and f"{prefix}{name}" != "title" and not isinstance(value, list):
+            yield f"{prefix}{name}", value
+
+
+def _cell(value: Any) -> Any:
+    return shown(value) if isinstance(value, Mapping | list) else value
+
+
+def _uniform(values: list[Any]) -> list[Any]:
+    """Parquet's columns have one type each: one that holds a text anywhere holds texts only."""
+    if not any(isinstance(value, str) for value in values):
+        return values
+    return [None if value is None else str(value) for value in values]

@@ -1,0 +1,268 @@
+"""Sweeps: what points there are, what they share, and what an interruption leaves."""
+
+import csv
+import json
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+import scenarios.runner
+from fedsim.errors import UserError
+from scenarios.planted import Planted
+from scenarios.scenario import load_scenario
+from scenarios.sweep import Sweep
+from scenarios.sweep_report import render_sweep
+from scenarios.sweep_run import SweepDirectory, run_sweep
+from scenarios.sweep_table import tidy
+from scenarios.workers import local_workers, ray_workers
+
+PLANTED = """
+title = "Planted"
+[planted]
+clients = 6
+rounds = 24
+rate = 0.3
+[vary]
+window = [4, 8]
+seed = [1, 2, 3]
+"""
+FEDERATED = """
+title = "Federated"
+base = "small.toml"
+[[vary]]
+attack.solver = ["auto"]
+federation.rounds = [24, 16]
+[[vary]]
+attack.solver = [{ name = "highs", prove = false }]
+"""
+
+
+@pytest.fixture
+def plan(tmp_path, scenario_file):
+    def load(text):
+        (tmp_path / "sweep.toml").write_text(text)
+        return Sweep.load(tmp_path / "sweep.toml")
+
+    return load
+
+
+@contextmanager
+def counted_trainings():
+    """The scenarios that are really simulated in the block."""
+    seen = []
+    simulate = scenarios.runner.simulate
+
+    def counted(world, *rest):
+        seen.append(world.scenario)
+        return simulate(world, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scenarios.runner, "simulate", counted)
+        yield seen
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, finished_run):
+    """A federated sweep that ran to its end, made once: the sweep, its folder, its trainings."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "small.toml").write_bytes(finished_run.scenario.read_bytes())
+    (folder / "sweep.toml").write_text(FEDERATED)
+    sweep, directory = Sweep.load(folder / "sweep.toml"), SweepDirectory.open(folder / "out")
+    with counted_trainings() as trainings:
+        results = run_sweep(sweep, directory)
+    return SimpleNamespace(sweep=sweep, directory=directory, results=results, trainings=trainings)
+
+
+def test_every_combination_is_a_point(plan):
+    sweep = plan(PLANTED)
+    assert sweep.keys == ("window", "seed")
+    found = [(p.settings.window, p.settings.seed) for p in sweep.points]
+    assert found == [(4, 1), (4, 2), (4, 3), (8, 1), (8, 2), (8, 3)]
+
+
+def test_blocks_are_added_up_and_equal_points_are_one(plan):
+    sweep = plan(
+        PLANTED.replace("[vary]", "[[vary]]")
+        + '\n[[vary]]\n"window" = [8]\nseed = [3, 4]\nclients = [6, 5]\n'
+    )
+    assert len(sweep.points) == 6 + 3
+    assert sweep.keys == ("window", "seed", "clients")
+    assert sweep.points[0].values == {"window": 4, "seed": 1, "clients": 6}
+
+
+def test_a_point_keeps_its_name_when_the_sweep_changes(plan):
+    before = {p.name for p in plan(PLANTED).points}
+    after = {p.name for p in plan(PLANTED.replace("[4, 8]", "[8, 12]")).points}
+    assert len(before & after) == 3
+
+
+def test_points_that_differ_in_the_attack_share_a_training(finished):
+    assert [s.federation.rounds for s in finished.trainings] == [24, 16]
+    assert [r.figures["disaggregation"]["solver"] for r in finished.results] == ["auto", "auto", "highs"]
+
+
+def test_a_point_is_the_run_that_its_scenario_gives(finished, finished_run):
+    run = finished.directory.point(finished.sweep.points[0])
+    for name in ("recovery.npz", "counts.csv", "transcript/aggregates.npy", "truth/participation.npy"):
+        assert (run.path / name).read_bytes() == (finished_run.path / name).read_bytes(), name
+    assert run.report.exists()
+    assert load_scenario(run.scenario).title == "Small · attack.solver = auto, federation.rounds = 24"
+
+
+def test_an_interrupted_sweep_goes_on_and_ends_the_same(finished, tmp_path, monkeypatch):
+    sweep, directory = finished.sweep, SweepDirectory.open(tmp_path / "out")
+    attack_run, begun = scenarios.runner.attack_run, []
+
+    def interrupted(scenario, *rest):
+        begun.append(scenario)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return attack_run(scenario, *rest)
+
+    monkeypatch.setattr(scenarios.runner, "attack_run", interrupted)
+    with counted_trainings() as trainings:
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(sweep, directory)
+        assert sum(map(directory.done, sweep.points)) == 1
+        run_sweep(sweep, directory)
+        run_sweep(sweep, directory)  # nothing is left to do
+    assert (len(begun), len(trainings)) == (2 + 2, 2)
+    for point in sweep.points:
+        recoveries = [d.point(point).recovery.read_bytes() for d in (directory, finished.directory)]
+        assert recoveries[0] == recoveries[1]
+
+
+def test_a_point_that_fails_is_a_row_with_its_reason_and_is_tried_again(plan, tmp_path, monkeypatch):
+    sweep, directory = plan(PLANTED), SweepDirectory.open(tmp_path / "out")
+    run = Planted.run
+
+    def fail(planted):
+        if planted.seed == 2:
+            raise ValueError("two\nlines")
+        return run(planted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Planted, "run", fail)
+        results = run_sweep(sweep, directory)
+    rows = tidy(sweep, results)
+    assert [row["reason"] for row in rows] == ["", "ValueError: two lines", ""] * 2
+    assert [row["disaggregation.exact_fraction"] is None for row in rows] == [False, True, False] * 2
+    assert "2 of them failed" in render_sweep(sweep, results, directory)
+    assert not any(result.reason for result in run_sweep(sweep, directory))
+
+
+def test_a_training_that_fails_is_the_reason_of_all_its_points(plan, tmp_path, monkeypatch):
+    def fail(world, *rest):
+        raise UserError("no power")
+
+    monkeypatch.setattr(scenarios.runner, "simulate", fail)
+    results = run_sweep(plan(FEDERATED), SweepDirectory.open(tmp_path / "out"))
+    assert [result.reason for result in results] == ["no power"] * 3
+
+
+def test_figures_only(plan, tmp_path):
+    sweep = plan('title = "One"\nbase = "small.toml"\nkeep_runs = false\nvary.federation.rounds = [8]')
+    directory = SweepDirectory.open(tmp_path / "out")
+    run_sweep(sweep, directory)
+    assert not list((tmp_path / "out/trainings").iterdir())
+    for point in sweep.points:
+        left = {path.name for path in directory.point(point).path.iterdir()}
+        assert left == {"scenario.toml", "result.json", "report.html"}
+    assert all(map(directory.done, sweep.points))
+
+
+def test_processes_find_what_one_process_finds(plan, tmp_path):
+    sweep, tables = plan(PLANTED), []
+    for number in (1, 2):
+        with local_workers(number) as workers:
+            results = run_sweep(sweep, SweepDirectory.open(tmp_path / f"with-{number}"), workers)
+        tables.append(
+            [
+                {name: value for name, value in row.items() if not name.endswith("seconds")}
+                for row in tidy(sweep, results)
+            ]
+        )
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.slow
+def test_ray_finds_what_one_process_finds(plan, tmp_path):
+    sweep = plan(PLANTED)
+    with ray_workers() as workers:
+        there = run_sweep(sweep, SweepDirectory.open(tmp_path / "there"), workers)
+    here = run_sweep(sweep, SweepDirectory.open(tmp_path / "here"))
+    for a, b in zip(here, there, strict=True):
+        assert a.figures["disaggregation"]["bit_accuracy"] == b.figures["disaggregation"]["bit_accuracy"], (
+            b.reason
+        )
+
+
+def test_the_command_leaves_a_table_and_a_page(fedsim, tmp_path):
+    (tmp_path / "windows.toml").write_text(PLANTED)
+    done = fedsim("sweep", "windows.toml", "--workers", 1, "--set", "clients=5")
+    assert (done.status, done.stderr) == (0, "")
+    with (tmp_path / "runs/windows/sweep.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["window"], row["seed"]) for row in rows] == [(w, s) for w in "48" for s in "123"]
+    result = json.loads((tmp_path / f"runs/windows/points/{rows[0]['point']}/result.json").read_text())
+    found = result["disaggregation"]["baselines"]["counts_only_exact_fraction"]
+    assert float(rows[0]["disaggregation.baselines.counts_only_exact_fraction"]) == found
+    page = (tmp_path / "runs/windows/sweep.html").read_text()
+    assert "data:image/png" in page
+    assert "http" not in page
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('title = "Planted"', ""), "sweep.toml: title: missing"),
+        (("window =", "windows ="), "sweep.toml: windows = 4, seed = 1: windows: unknown key"),
+        (("[4, 8]", "[4, 0]"), "sweep.toml: window = 0, seed = 1: window is 0: expected greater than 0"),
+        (("[4, 8]", "4"), "vary.0.window is 4: expected a valid list"),
+        (("[4, 8]", "[]"), "vary.0.window is []: List should have at least 1 item"),
+        (("[planted]", 'base = "small.toml"\n[planted]'), "expected either base or planted, and not both"),
+        (("[planted]", "[plants]"), "plants: unknown key, expected one of title, base, planted"),
+        (
+            ("[planted]", 'axes = ["rate"]\n[planted]'),
+            "axes: rate does not vary, expected one of window, seed",
+        ),
+        (("[vary]", "[vary"), "sweep.toml: not a TOML file"),
+        (("[planted]\nclients = 6\nrounds = 24\nrate = 0.3", 'base = "smal"'), "smal: no such file"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(fedsim, tmp_path, change, message):
+    (tmp_path / "sweep.toml").write_text(PLANTED.replace(*change))
+    done = fedsim("sweep", "sweep.toml")
+    assert (done.status, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert message in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.toml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["sweep.toml", "--set", "clients.dataset_size=1000"],
+            "clients.dataset_size: 6 clients × 1000 images",
+        ),
+        (["sweep.toml", "--set", "attack=1"], "vary: attack.solver: attack is not a section"),
+        (["sweep.toml", "--workers", "0"], "0 is not in the range"),
+        (["sweep.toml", "--out", "small.toml"], "small.toml exists and is not a sweep"),
+        (["nothing.toml"], "nothing.toml: No such file"),
+    ],
+)
+def test_mistakes_of_a_federated_sweep(fedsim, scenario_file, tmp_path, arguments, message):
+    (tmp_path / "sweep.toml").write_text(FEDERATED)
+    done = fedsim("sweep", *arguments)
+    assert (done.status, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert message in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"sweep.toml", "small.toml"}
+
+
+def test_a_figure_that_is_none(fedsim, tmp_path):
+    (tmp_path / "sweep.toml").write_text(PLANTED.replace("[planted]", 'figure = "exact"\n[planted]'))
+    done = fedsim("sweep", "sweep.toml", "--workers", 1)
+    assert (done.status, len(done.stderr.splitlines())) == (2, 1)
+    assert "figure: exact is no number of these results, expected one of window" in done.stderr
+    assert (tmp_path / "runs/sweep/sweep.csv").exists()
