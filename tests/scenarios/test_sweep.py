@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from pyarrow import parquet
 
 import scenarios.runner
 from fedsim.errors import UserError
@@ -208,6 +209,8 @@ def test_the_command_leaves_a_table_and_a_page(fedsim, tmp_path):
     result = json.loads((tmp_path / f"runs/windows/points/{rows[0]['point']}/result.json").read_text())
     found = result["disaggregation"]["baselines"]["counts_only_exact_fraction"]
     assert float(rows[0]["disaggregation.baselines.counts_only_exact_fraction"]) == found
+    table = parquet.read_table(tmp_path / "runs/windows/sweep.parquet").to_pylist()
+    assert [(row["window"], row["seed"]) for row in table] == [(w, s) for w in (4, 8) for s in (1, 2, 3)]
     page = (tmp_path / "runs/windows/sweep.html").read_text()
     assert "data:image/png" in page
     assert "http" not in page
