@@ -42,7 +42,8 @@ def run_scenario(
     A run that was interrupted goes on from its checkpoint, which is there until everything else is.
     """
     honest = train_run(world, directory, engine=engine, training=training)
-    result = attack_run(world.scenario, directory, honest, solving=solving)
+    published = publish(world.scenario, directory)
+    result = attack_run(world.scenario, directory, {**honest, "analytics": published}, solving=solving)
     directory.checkpoint.unlink(missing_ok=True)
     return result
 
@@ -50,7 +51,7 @@ def run_scenario(
 def train_run(
     world: World, directory: RunDirectory, *, engine: Runtime = Engine.INLINE, training: Progress = silent
 ) -> Result:
-    """Simulate only: leave what attacks need in the directory, and return the figures that none changes."""
+    """Simulate only: leave transcript, truth and answers, and return the figures that nothing later changes."""
     write_text(directory.scenario, world.scenario.to_toml())
     simulation = simulate(world, directory, engine, training)
     return {
@@ -60,7 +61,6 @@ def train_run(
             "void_rounds": simulation.void_rounds,
         },
         "training": {"test_accuracy": simulation.test_accuracy},
-        "analytics": publish(world.scenario, directory),
         **_costs(world, directory),
     }
 

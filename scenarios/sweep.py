@@ -26,6 +26,9 @@ from scenarios.scenario import Scenario, apply, checked, find_scenario, put, rea
 Values = Mapping[str, Any]
 """Dotted keys and what they are set to."""
 
+AFTER_TRAINING: Any = {"title": True, "attack": True, "analytics": {"release"}}
+"""The settings that change nothing in a transcript, nor in what devices answer."""
+
 
 def _dotted(content: Any) -> Any:
     """Nested tables, which is how TOML reads `clients.lr = [...]`, as a flat table of dotted keys."""
@@ -75,7 +78,8 @@ class Point:
 
     `name` depends on the settings but for the title: an unchanged point keeps its name, and so its folder,
     when the sweep around it changes. `training` names what a point shares with all points that differ
-    from it in nothing but the attack; None without a federation.
+    from it only in what follows the training, the attack and the release of counts; None without a
+    federation.
     """
 
     values: Values
@@ -91,7 +95,7 @@ class Point:
         """Twelve characters that stand for all that decides the transcript."""
         if isinstance(self.settings, Planted):
             return None
-        return _digest(self.settings.model_dump(mode="json", exclude={"title", "attack"}))
+        return _digest(self.settings.model_dump(mode="json", exclude=AFTER_TRAINING))
 
 
 @dataclass(frozen=True)

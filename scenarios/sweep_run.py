@@ -2,8 +2,8 @@
 
     runs/NAME/
       sweep.toml           the file, as last run
-      points/NAME/         a run directory per point; its transcript, counts and truth are links to …
-      trainings/NAME/      … what the points that differ in the attack only have in common
+      points/NAME/         a run directory per point; its transcript and truth are links to …
+      trainings/NAME/      … what points have in common that differ only in what follows the training
       sweep.csv            one row per point; sweep.parquet too, if pyarrow is installed
       sweep.html           the table and a picture of one figure
 
@@ -232,11 +232,11 @@ def run_point(settings: Scenario | Planted, folder: Path, training: str | None) 
         write_text(run.scenario, tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True)))
         write_json(run.result, settings.run())
         return
-    from scenarios.runner import attack_run
+    from scenarios.runner import attack_run, publish
 
     # Relative, so that the sweep's folder can be moved.
     shared = Path("../../trainings") / str(training)
-    for file in (run.transcript, run.truth, run.counts):
+    for file in (run.transcript, run.truth):
         file.symlink_to(shared / file.name)
     honest = json.loads((folder / shared / HONEST).read_text(encoding="utf-8"))
-    attack_run(settings, run, honest)
+    attack_run(settings, run, {**honest, "analytics": publish(settings, run)})

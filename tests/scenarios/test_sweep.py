@@ -103,6 +103,14 @@ def test_points_that_differ_in_the_attack_share_a_training(finished):
     assert [r.figures["disaggregation"]["solver"] for r in finished.results] == ["auto", "auto", "highs"]
 
 
+def test_points_that_differ_in_what_is_published_share_a_training(plan):
+    sweep = plan(
+        'title = "Counts"\nbase = "small.toml"\n[vary]\n'
+        'analytics.release = [[], [{ name = "rounding", multiple = 2 }], [{ name = "drop", fraction = 0.5 }]]\nclients.lr = [0.01, 0.02]'
+    )
+    assert (len(sweep.points), len({p.training for p in sweep.points})) == (6, 2)
+
+
 def test_a_point_is_the_run_that_its_scenario_gives(finished, finished_run):
     run = finished.directory.point(finished.sweep.points[0])
     for name in ("recovery.npz", "counts.csv", "transcript/aggregates.npy", "truth/participation.npy"):
