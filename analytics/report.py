@@ -23,7 +23,11 @@ ERROR = "sd"
 
 
 class ReportError(ValueError):
-    """A table of counts that cannot be what it claims to be."""
+    """A table of counts that cannot be what it claims to be; `row` is the wrong one, if it is one row's."""
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class ParticipationReport:
             raise ReportError(f"noise_sd: shape {np.shape(self.noise_sd)}, expected one, or one per count")
         for bad, problem in self._row_checks():
             if bad.any():
-                raise ReportError(f"{self.describe_row(int(np.argmax(bad)))}: {problem}")
+                row = int(np.argmax(bad))
+                raise ReportError(f"{self.describe_row(row)}: {problem}", row)
 
     def _row_checks(self) -> Iterable[tuple[NDArray[np.bool_], str]]:
         answered = ~np.isnan(self.count)
@@ -120,20 +125,23 @@ class ParticipationReport:
 
         `noise_sd` is for files that do not state an error themselves.
         """
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a byte order mark
             reader = csv.reader(file)
             header = tuple(next(reader, ()))
             if header not in (HEADER, (*HEADER, ERROR)):
                 raise ReportError(f"{path}, line 1: expected the header {','.join(HEADER)}[,{ERROR}]")
-            lines = [
-                _parse(fields, header, where=f"{path}, line {reader.line_num}") for fields in reader if fields
-            ]
+            numbered = [(reader.line_num, fields) for fields in reader if fields]
+        lines = [_parse(fields, header, where=f"{path}, line {number}") for number, fields in numbered]
         rows = [line[:4] for line in lines]
-        if all(str(client).isdecimal() for client, *_ in rows):
+        # Only ids that a number gives back as they are: 007 and 7 are two clients.
+        if all(str(client).isdecimal() and str(int(client)) == client for client, *_ in rows):
             rows = [(int(client), start, stop, count) for client, start, stop, count in rows]
-        if header == HEADER:
-            return cls.from_rows(rows, noise_sd=noise_sd)
-        return cls.from_rows(rows, noise_sd=np.array([line[4] for line in lines], dtype=np.float64))
+        sd = np.array([line[4] for line in lines], dtype=np.float64)
+        try:
+            return cls.from_rows(rows, noise_sd=noise_sd if header == HEADER else sd)
+        except ReportError as error:
+            where = path if error.row is None else f"{path}, line {numbered[error.row][0]}"
+            raise ReportError(f"{where}: {error}", error.row) from error
 
 
 def _parse(
@@ -143,6 +151,8 @@ def _parse(
         if len(fields) != len(header):
             raise ValueError("a field is missing, or there is one too many")
         client, start, stop, count, sd = (*fields, "0")[:5]
+        if max(abs(int(start)), abs(int(stop))) > 2**53:
+            raise ValueError("nobody runs so many rounds")
         return client, int(start), int(stop), float(count) if count else None, float(sd)
     except ValueError as error:
         raise ReportError(f"{where}: expected {','.join(header)} but got {','.join(fields)}") from error

@@ -21,6 +21,7 @@ import click
 import typer
 
 from fedsim.errors import RunFailedError, UserError
+from scenarios.audit_cli import audit
 from scenarios.data_cli import data
 from scenarios.engine import Engine
 from scenarios.sweep_cli import sweep
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.add_typer(data, name="data")
 app.command()(sweep)
+app.command()(audit)
 
 Set = Annotated[
     list[str] | None,

@@ -51,7 +51,7 @@ def run_scenario(
 def train_run(
     world: World, directory: RunDirectory, *, engine: Runtime = Engine.INLINE, training: Progress = silent
 ) -> Result:
-    """Simulate only: leave transcript, truth and answers, and return the figures that nothing later changes."""
+    """Simulate only: leave transcript, truth and answers, and return what nothing later changes."""
     write_text(directory.scenario, world.scenario.to_toml())
     simulation = simulate(world, directory, engine, training)
     return {

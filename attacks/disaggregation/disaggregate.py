@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from attacks.disaggregation.problem import DisaggregationProblem, ProblemError
 from attacks.disaggregation.recovery import Outcome, Recovery
 from attacks.disaggregation.solvers import Solver
-from attacks.disaggregation.subspace import find_subspace
+from attacks.disaggregation.subspace import Subspace, find_subspace
 from attacks.disaggregation.updates import least_squares
 from fedsim.progress import Progress, silent
 
@@ -21,16 +21,19 @@ def disaggregate(
     *,
     rng: np.random.Generator,
     progress: Progress = silent,
+    subspace: Subspace | None = None,
 ) -> Recovery:
     """Who took part when, and each client's update, from a problem's aggregates and counts.
 
     `solver` is a solver's settings object, or its name for its default settings. The same problem, solver
-    and `rng` state give the same recovery. Whatever cannot be recovered is an outcome with a reason.
+    and `rng` state give the same recovery. Whatever cannot be recovered is an outcome with a reason. A caller
+    who has the problem's `subspace` already can hand it in: finding it reads all aggregates.
     """
     began = time.perf_counter()
     chosen = _by_name(solver) if isinstance(solver, str) else solver
     space_rng, solver_rng = rng.spawn(2)
-    subspace = find_subspace(problem, rng=space_rng)
+    if subspace is None:
+        subspace = find_subspace(problem, rng=space_rng)
     columns = chosen.solve(problem, subspace, rng=solver_rng, progress=progress)
     resolved = columns.outcome != Outcome.UNRESOLVED
     averages = (

@@ -105,13 +105,14 @@ def _from_gram(A: NDArray[Any], clients: int | None) -> Subspace:
     from scipy.linalg import eigh
 
     K = gram(A)
+    occupied = int((np.diag(K) > 0).sum())
     values, vectors = eigh(K, overwrite_a=True, check_finite=False)
     values, vectors = values[::-1], vectors[:, ::-1]
     singular = np.sqrt(np.maximum(values, 0))
     floor = singular[0] * np.sqrt(np.finfo(np.float64).eps * len(values)) * 4
     numerical = int((singular > max(floor, _rounding(A, singular))).sum())
     if clients is None:
-        clients = _estimated_rank(singular, numerical)
+        clients = _estimated_rank(singular[:occupied], numerical)
     rank = min(clients, numerical)
     kept, discarded = singular[:rank], singular[rank:]
     if rank == 0:
@@ -216,7 +217,8 @@ def _rounding(A: NDArray[Any], singular: NDArray[np.float64]) -> float:
 
 
 def _estimated_rank(singular: NDArray[np.float64], numerical: int) -> int:
-    """Where the singular values fall most steeply, if they do not end by themselves."""
+    """Where the singular values, one for every round that is not empty, fall most steeply, if they do not
+    end by themselves."""
     if numerical < len(singular):
         return max(numerical, 1)
     ratio = singular[:-1] / np.maximum(singular[1:], np.finfo(np.float64).tiny)

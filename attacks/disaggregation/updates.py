@@ -8,6 +8,7 @@ around zero and shows in the standard errors.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ SINGULAR = 1e-9
 
 MOST_SAMPLED = 1024
 """Entries of an update, evenly spread, from which the standard errors are estimated."""
+ENTRIES_IN_MEMORY = 1 << 28
+"""Entries of all updates (1 GB in single precision) beyond which they are kept in a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,8 @@ def least_squares(
     read once, in slices of its columns.
     """
     rounds, dim = aggregates.shape
-    values = np.full((len(resolved), dim), np.nan, dtype=np.float32)
+    values = _room(len(resolved), dim)
+    values[:] = np.nan
     error = np.full(len(resolved), np.nan)
     if not resolved.any():
         return Updates(values, error)
@@ -72,6 +76,15 @@ def least_squares(
     if spare > 0:
         error[resolved] = np.sqrt(normal.spread[:wanted] * left / spare / sampled)
     return Updates(values, error)
+
+
+def _room(clients: int, dim: int) -> NDArray[np.float32]:
+    """(clients, dim) in memory or, where that would take too much of it, in a nameless file."""
+    if clients * dim <= ENTRIES_IN_MEMORY:
+        return np.empty((clients, dim), dtype=np.float32)
+    with tempfile.TemporaryFile(prefix="fedsim-updates-") as file:
+        # The mapping keeps the file, which has no name and goes with it.
+        return np.memmap(file, dtype=np.float32, mode="w+", shape=(clients, dim))
 
 
 def _nuisance(averages: NDArray[np.float64], *, room: int) -> NDArray[np.float32]:

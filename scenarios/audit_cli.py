@@ -1,0 +1,84 @@
+"""The `fedsim audit` command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsim.errors import UserError
+
+
+def audit(
+    *,
+    aggregates: Annotated[
+        Path,
+        typer.Option(help="Sums, one row per round: .npy, .npz, .parquet, or a run's transcript folder."),
+    ],
+    counts: Annotated[
+        Path | None,
+        typer.Option(help="CSV: client,start,stop,count[,sd]; without it, columns have no names."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="A new folder for the findings.")],
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="How many clients the sums hold, if the counts do not name all.")
+    ] = None,
+    counts_sd: Annotated[float, typer.Option(min=0, help="Standard deviation of noise in the counts.")] = 0.0,
+    cohort_sizes: Annotated[
+        Path | None, typer.Option(help="CSV with a column cohort_size, one line per round.")
+    ] = None,
+    layers: Annotated[
+        Path | None, typer.Option(help='JSON: {"shapes": [[6, 3, 5, 5], …]}, the tensors of the model.')
+    ] = None,
+    solver: Annotated[str, typer.Option(help="See `fedsim list`.")] = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the attack.")] = 0,
+    alternatives: Annotated[
+        bool, typer.Option(help="Try on the same log what would have prevented it; costs some more attacks.")
+    ] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON instead of a summary.")
+    ] = False,
+) -> None:
+    """Audit the logs of a real system: who can be separated from its sums and counts."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} exists: choose another --out")
+    from scenarios.audit import audit as audit_log
+    from scenarios.audit_report import advice
+    from scenarios.console import progress_bars
+    from scenarios.logs import Log
+
+    log = Log.read(aggregates, counts, counts_sd=counts_sd, cohort_sizes=cohort_sizes, layers=layers)
+    with progress_bars() as bar:
+        found = audit_log(
+            log,
+            num_clients=clients,
+            solver=solver,
+            seed=seed,
+            alternatives=alternatives,
+            solving=bar("solving"),
+            trying=bar("trying"),
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
+    found.save(out)
+    summary = found.summary()
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+        return
+    tally = ", ".join(f"{number} {outcome}" for outcome, number in summary["outcomes"].items() if number)
+    noise = "none but rounding" if found.exact else f"{100 * found.noise:.3g} % of the energy"
+    for name, value in (
+        ("separated", f"{found.separated} of {found.num_clients} clients ({found.told_by}): {tally}"),
+        ("noise", noise),
+        ("rounds", f"{found.rounds}, of {found.dim} entries each, rank {found.rank}"),
+    ):
+        typer.echo(f"{name:<14}{value}")
+    for reason, number in summary["unresolved"].items():
+        typer.echo(f"{'unresolved':<14}{number}: {reason}")
+    for sentence in advice(found):
+        typer.echo(f"  {sentence}")
+    typer.echo(f"{'report':<14}{out / 'report.html'}")

@@ -1,0 +1,203 @@
+"""The logs of a real system as an audit reads them: sums, counts, and what else the server knows.
+
+Sums may be larger than memory. They are memory-mapped; what cannot be mapped, an `.npz` or a `.parquet`
+file, is copied piece by piece into a nameless file that can.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.report import ParticipationReport, ReportError
+from attacks.disaggregation import ProblemError
+from fedsim.errors import UserError
+
+ROUNDS_AT_A_TIME = 64
+"""Rows of a `.parquet` file that are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a server stored: `aggregates` (rounds, dim) and, as far as there are any, the other records.
+
+    `files` says where each field came from, for messages.
+    """
+
+    aggregates: NDArray[Any]
+    counts: ParticipationReport | None
+    cohort_sizes: NDArray[np.int64] | None
+    layer_shapes: Sequence[tuple[int, ...]] | None
+    files: dict[str, Path]
+
+    @classmethod
+    def read(
+        cls,
+        aggregates: Path,
+        counts: Path | None = None,
+        *,
+        counts_sd: float = 0.0,
+        cohort_sizes: Path | None = None,
+        layers: Path | None = None,
+    ) -> Log:
+        """From files; `aggregates` may also be a run's transcript folder, which holds the other two."""
+        if aggregates.is_dir():
+            cohort_sizes = cohort_sizes or _if_there(aggregates / "rounds.csv")
+            layers = layers or _if_there(aggregates / "layers.json")
+            aggregates /= "aggregates.npy"
+        files = {
+            "aggregates": aggregates,
+            "counts": counts,
+            "cohort_sizes": cohort_sizes,
+            "layer_shapes": layers,
+        }
+        for path in filter(None, files.values()):
+            if not path.is_file():
+                raise UserError(f"{path}: there is no such file")
+        sums = read_sums(aggregates)
+        return cls(
+            sums,
+            None if counts is None else _read_counts(counts, counts_sd),
+            None if cohort_sizes is None else _read_cohort_sizes(cohort_sizes),
+            None if layers is None else _read_layers(layers),
+            {field: path for field, path in files.items() if path is not None},
+        )
+
+    @contextmanager
+    def mistakes(self) -> Iterator[None]:
+        """Turns what contradicts itself in the log into a user's mistake that names the file."""
+        try:
+            yield
+        except ProblemError as error:
+            field, _, message = str(error).partition(": ")
+            raise UserError(
+                f"{self.files[field]}: {message}" if field in self.files else str(error)
+            ) from error
+
+
+def read_sums(path: Path) -> NDArray[Any]:
+    """(rounds, dim) memory-mapped, from `.npy`, from the only array of an `.npz`, or from `.parquet`."""
+    try:
+        match path.suffix:
+            case ".npy":
+                return _mapped(path)
+            case ".npz":
+                return _from_npz(path)
+            case ".parquet":
+                return _from_parquet(path)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path}: not a {path.suffix} file of sums: {' '.join(str(error).split())}"
+        ) from error
+    raise UserError(f"{path}: expected .npy, .npz or .parquet")
+
+
+def _mapped(path: Path | IO[bytes]) -> NDArray[Any]:
+    sums: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")  # type: ignore[arg-type]
+    return sums
+
+
+def _from_npz(path: Path) -> NDArray[Any]:
+    """The array `aggregates`, or the only one."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".npy")]
+        wanted = [name for name in names if name == "aggregates.npy"] or names
+        if len(wanted) != 1:
+            raise ValueError(f"expected one array, or one named aggregates, but it holds {', '.join(names)}")
+        with tempfile.TemporaryDirectory(prefix="fedsim-audit-") as folder:
+            copy = Path(folder) / "aggregates.npy"
+            with archive.open(wanted[0]) as source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 24)
+            # The mapping outlives the file's name.
+            return _mapped(copy)
+
+
+def _from_parquet(path: Path) -> NDArray[Any]:
+    """One row per round: a column for every entry, or one column of lists; `round` may number the rows."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise UserError(f"{path}: reading it needs pyarrow: pip install 'fedsim[parquet]'") from error
+
+    try:
+        file = parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(str(error)) from error
+    columns = [name for name in file.schema_arrow.names if name != "round"]
+    rounds = file.metadata.num_rows
+    with tempfile.TemporaryFile(prefix="fedsim-audit-") as copy:
+        sums: NDArray[Any] | None = None
+        row = 0
+        for batch in file.iter_batches(ROUNDS_AT_A_TIME, columns=columns):
+            values = _rows_of(batch, columns)
+            if sums is None:
+                sums = np.memmap(copy, dtype=np.float64, mode="w+", shape=(rounds, values.shape[1]))
+            sums[row : row + len(values)] = values
+            row += len(values)
+    if sums is None:
+        raise ValueError("it holds no rows")
+    return sums
+
+
+def _rows_of(batch: Any, columns: Sequence[str]) -> NDArray[Any]:
+    import pyarrow
+
+    one = batch.column(0)
+    if len(columns) == 1 and hasattr(one.type, "value_type"):
+        lists = [np.asarray(entry.as_py(), dtype=np.float64) for entry in one]
+        if len({len(entry) for entry in lists}) > 1:
+            raise ValueError("the lists of its rows differ in length")
+        return np.stack(lists)
+    try:
+        return np.stack([np.asarray(batch.column(name), dtype=np.float64) for name in columns], axis=1)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(str(error)) from error
+
+
+def _read_counts(path: Path, noise_sd: float) -> ParticipationReport:
+    try:
+        return ParticipationReport.read_csv(path, noise_sd=noise_sd)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: not a CSV file: {error}") from error
+    except ReportError as error:
+        raise UserError(str(error)) from error
+
+
+def _read_cohort_sizes(path: Path) -> NDArray[np.int64]:
+    """The column `cohort_size` of a table with one line per round."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if "cohort_size" not in (reader.fieldnames or ()):
+            raise UserError(f"{path}, line 1: expected a column cohort_size")
+        sizes = []
+        for row in reader:
+            if not str(row["cohort_size"]).isdecimal():
+                raise UserError(f"{path}, line {reader.line_num}: cohort_size is {row['cohort_size']!r}")
+            sizes.append(int(row["cohort_size"]))
+    return np.array(sizes, dtype=np.int64)
+
+
+def _read_layers(path: Path) -> tuple[tuple[int, ...], ...]:
+    """`{"shapes": [[6, 3, 5, 5], …]}`, the tensors of the model in the order of a sum's entries."""
+    try:
+        return tuple(
+            tuple(map(int, shape)) for shape in json.loads(path.read_text(encoding="utf-8"))["shapes"]
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f'{path}: expected {{"shapes": [[rows, columns], …]}}') from error
+
+
+def _if_there(path: Path) -> Path | None:
+    return path if path.exists() else None
