@@ -1,11 +1,15 @@
-"""The attack section of a scenario, and the attack itself: disaggregate what the view holds."""
+"""The attack section of a scenario, and its first half: disaggregate what the view holds."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
+from pydantic import Field, NonNegativeInt
 
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.solvers import Auto, Solver
+from attacks.inferences import Inference
 from attacks.reconciliation import reconciled
 from attacks.view import AttackerView
 from fedsim.progress import Progress, silent
@@ -13,9 +17,12 @@ from fedsim.settings import Settings
 
 
 class AttackSettings(Settings):
-    """Which solver recovers the participation matrix, with its settings."""
+    """Which solver recovers the participation matrix, and what is then inferred from the updates."""
 
     solver: Solver = Auto()
+    auxiliary_images: NonNegativeInt = 0
+    """How many labelled images, from the part that nobody trains on, the scenario grants the attacker."""
+    inference: Annotated[tuple[Inference, ...], Field(strict=False)] = ()
 
     def run(self, view: AttackerView, *, rng: np.random.Generator, progress: Progress = silent) -> Recovery:
         """Recover participation and updates from the view, and from nothing but the view."""

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import PositiveInt
 
 from fedsim.failures import Failures
+from fedsim.local_work import LocalWork
 from fedsim.schedule import Bernoulli, Participation
 from fedsim.settings import Settings
 from fedsim.summation import Aggregation, Ideal
 
 
-class ClientSettings(Settings):
-    """FedAvg's local work: the paper's D, b, e, learning rate, m and f."""
+class ClientSettings(LocalWork):
+    """What a client does with its images, and what may go wrong on the way."""
 
-    dataset_size: PositiveInt = 32
-    """Images that a client owns; the mean where `data.partition.size_spread` is set."""
-    batch_size: PositiveInt = 16
-    local_epochs: PositiveInt = 1
-    lr: PositiveFloat = 0.01
-    momentum: Annotated[NonNegativeFloat, Field(lt=1)] = 0.0
-    """Starts from zero in every round: a device keeps no optimiser state between rounds."""
-    data_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """The part of its images that a client draws afresh, without replacement, in every round."""
     failures: Failures = Failures()
 
 

@@ -19,6 +19,8 @@ class Stage(IntEnum):
     CLIENT = 5
     ATTACK = 6
     DEVICE = 7
+    AUXILIARY = 8
+    SCORING = 9
     TELEMETRY = 20
     RELEASE = 21
     DEFENCE = 22

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 if TYPE_CHECKING:
-    from fedsim.federation import ClientSettings
+    from fedsim.local_work import LocalWork
     from fedsim.models import Model
     from fedsim.stacked import Stack
 
@@ -84,12 +84,12 @@ class FlatModel:
         self.vector.numpy()[:] = parameters
 
 
-def images_used(owned: int, settings: ClientSettings) -> int:
+def images_used(owned: int, settings: LocalWork) -> int:
     """How many of its images a client uses in a round."""
     return max(1, round(settings.data_fraction * owned))
 
 
-def epochs(owned: int, settings: ClientSettings, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+def epochs(owned: int, settings: LocalWork, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
     """The order in which a client goes through its images in each epoch of a round.
 
     `data_fraction` of the images is drawn first, and shuffled for every epoch.
@@ -105,7 +105,7 @@ def local_update(
     *,
     images: torch.Tensor,
     labels: torch.Tensor,
-    settings: ClientSettings,
+    settings: LocalWork,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
     """Train from `start` on a client's images; return the model difference, (dim,) float32.
@@ -135,7 +135,7 @@ def local_updates(
     images: torch.Tensor,
     labels: torch.Tensor,
     owned: Sequence[NDArray[np.int64]],
-    settings: ClientSettings,
+    settings: LocalWork,
     rngs: Sequence[np.random.Generator],
     out: torch.Tensor,
 ) -> None:

@@ -87,7 +87,12 @@ def run(
         return
     with _interruptions(directory, resumable=engine is Engine.INLINE), progress_bars() as bar:
         result = run_scenario(
-            world, directory, engine=runtime, training=bar("training"), solving=bar("solving")
+            world,
+            directory,
+            engine=runtime,
+            training=bar("training"),
+            solving=bar("solving"),
+            inferring=bar,
         )
     _show(result, directory.report, as_json=as_json)
 
@@ -132,7 +137,9 @@ def attack(run_dir: RunDir, overrides: Set = None, as_json: Json = False) -> Non
     directory = RunDirectory.open(run_dir)
     settings = load_scenario(directory.scenario, overrides or ())
     with progress_bars() as bar:
-        result = attack_run(settings, directory, honest_part(directory), solving=bar("solving"))
+        result = attack_run(
+            settings, directory, honest_part(directory), solving=bar("solving"), inferring=bar
+        )
     _show(result, directory.report, as_json=as_json)
 
 
@@ -222,7 +229,24 @@ def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> Non
         typer.echo(f"{name:<14}{value:9.3f}   {note}")
     for reason, number in found["unresolved"].items():
         typer.echo(f"unresolved    {number:9d}   {reason}")
+    _show_inference(result)
     typer.echo(f"report           {report_file}")
+
+
+def _show_inference(result: Mapping[str, Any]) -> None:
+    from scenarios.inference.figures import COLUMNS, figures
+
+    found = figures(result)
+    if found:
+        typer.echo(f"\n{'':<34}" + "".join(f"{column:>15}" for column in COLUMNS) + "   baseline")
+    for key, rows in found.items():
+        for name, columns, baseline in rows:
+            cells = "".join(f"{_number(columns.get(column)):>15}" for column in COLUMNS)
+            typer.echo(f"{key + ' ' + name:<34}{cells}   {baseline}")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _tally(outcomes: Mapping[str, int]) -> str:

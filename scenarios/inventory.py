@@ -8,6 +8,7 @@ from typing import Any
 from analytics.questions import Collection
 from analytics.release import Release
 from attacks.disaggregation.solvers import Solver
+from attacks.inferences import Inference
 from fedsim.data import DataSource, Partition
 from fedsim.defences import AnyDefence
 from fedsim.models import Model
@@ -29,6 +30,7 @@ def inventory() -> dict[str, dict[str, str]]:
         "collection of counts": _members(Collection),
         "release of counts": _members(Release),
         "solvers": _members(Solver),
+        "inference attacks": _members(Inference),
         "packages": {
             name: _installed(name) for name in ("flwr", "torch", "torchvision", "scipy", "opendp", "gurobipy")
         },

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation import Recovery
 from fedsim.truth import Truth
+from scenarios.inference.figures import COLUMNS, figures
+from scenarios.inference.findings import Findings
+from scenarios.inference.judges import JUDGES
 from scenarios.pages import INK, INVENTED, MISSED, PAPER, UNKNOWN, image, render
 from scenarios.scoring import named, update_cosines
 
@@ -17,8 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def render_report(*, settings: str, result: Mapping[str, Any], recovery: Recovery, truth: Truth) -> str:
-    """The page for a run, from its settings (TOML), its figures, and what was recovered and true."""
+def render_report(
+    *,
+    settings: str,
+    result: Mapping[str, Any],
+    recovery: Recovery,
+    truth: Truth,
+    findings: Sequence[Findings] = (),
+) -> str:
+    """The page for a run: its settings (TOML), its figures, and what was recovered, true or inferred."""
     if result["disaggregation"]["pseudonymous"]:
         recovery = named(recovery, truth)
     position = recovery.clients.astype(np.int64)
@@ -31,6 +41,9 @@ def render_report(*, settings: str, result: Mapping[str, Any], recovery: Recover
         matrices=image(_draw_matrices(P, guess)),
         similarities=image(_draw_similarities(cosines, result["disaggregation"]["baselines"])),
         clients=_client_rows(recovery, P, cosines),
+        columns=COLUMNS,
+        figures=figures(result),
+        pictures={found.key: image(JUDGES[found.kind].draw(found)) for found in findings},
     )
 
 

@@ -54,6 +54,11 @@ class RunDirectory:
         return self.path / "recovery.npz"
 
     @property
+    def inference(self) -> Path:
+        """What the inference attacks guessed, a file for each of them."""
+        return self.path / "inference"
+
+    @property
     def result(self) -> Path:
         """Every figure of the run."""
         return self.path / "result.json"

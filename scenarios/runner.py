@@ -14,9 +14,11 @@ from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
 from fedsim.truth import Truth
 from scenarios.engine import Engine, Runtime
+from scenarios.inference.findings import Findings
+from scenarios.inference.run import Bar, entries, no_bar, run_inference
 from scenarios.report import render_report
 from scenarios.run_directory import RunDirectory
-from scenarios.scenario import Scenario
+from scenarios.scenario import Scenario, load_scenario
 from scenarios.scoring import score_disaggregation
 from scenarios.simulate import simulate
 from scenarios.utility import messages_per_round, score_cohorts, score_counts
@@ -36,6 +38,7 @@ def run_scenario(
     engine: Runtime = Engine.INLINE,
     training: Progress = silent,
     solving: Progress = silent,
+    inferring: Bar = no_bar,
 ) -> Result:
     """Simulate, attack, score and report; every arrow after the simulation reads files only.
 
@@ -43,7 +46,14 @@ def run_scenario(
     """
     honest = train_run(world, directory, engine=engine, training=training)
     published = publish(world.scenario, directory)
-    result = attack_run(world.scenario, directory, {**honest, "analytics": published}, solving=solving)
+    result = attack_run(
+        world.scenario,
+        directory,
+        {**honest, "analytics": published},
+        world=world,
+        solving=solving,
+        inferring=inferring,
+    )
     directory.checkpoint.unlink(missing_ok=True)
     return result
 
@@ -77,9 +87,21 @@ def publish(scenario: Scenario, directory: RunDirectory) -> Result:
 
 
 def attack_run(
-    scenario: Scenario, directory: RunDirectory, honest: Result, *, solving: Progress = silent
+    scenario: Scenario,
+    directory: RunDirectory,
+    honest: Result,
+    *,
+    world: World | None = None,
+    solving: Progress = silent,
+    inferring: Bar = no_bar,
 ) -> Result:
-    """Attack the transcript of a run, score what comes out against the truth, and write it all down."""
+    """Attack the transcript of a run, score what comes out against the truth, and write it all down.
+
+    Disaggregation needs nothing but the run's files. Inference needs the scenario's `world`, whose images
+    the guesses are compared with; it is made anew if it is not given.
+    """
+    if world is None and scenario.attack.inference:
+        world = World.prepare(scenario)
     view = AttackerView.load(directory.transcript, directory.counts)
     recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
     recovery.save(directory.recovery)
@@ -90,6 +112,7 @@ def attack_run(
         "seed": scenario.seed,
         **honest,
         "disaggregation": score_disaggregation(recovery, truth, view.transcript, view.counts),
+        **(run_inference(world, directory, view, recovery, truth, bar=inferring) if world else {}),
     }
     write_text(directory.scenario, scenario.to_toml())
     write_json(directory.result, result)
@@ -122,7 +145,9 @@ def read_result(directory: RunDirectory) -> Result:
 
 def write_report(directory: RunDirectory) -> None:
     """Draw the page from the files of a finished run."""
+    scenario = load_scenario(directory.scenario)
     page = render_report(
+        findings=[Findings.load(directory, key) for key, _ in entries(scenario.attack.inference)],
         settings=directory.scenario.read_text(encoding="utf-8"),
         result=read_result(directory),
         recovery=Recovery.load(directory.recovery),

@@ -101,15 +101,28 @@ def put(content: dict[str, Any], key: str, value: Any, *, said: str) -> None:
     A key that leads through something else than a table is a mistake in what was `said`.
     """
     *sections, last = key.split(".")
-    table = content
+    table: Any = content
     for section in sections:
-        below = table.setdefault(section, {})
-        if isinstance(below, str):
-            below = table[section] = {"name": below}
-        if not isinstance(below, dict):
-            raise UserError(f"{said}: {section} is not a section")
-        table = below
+        table = _below(table, section, said)
+    if isinstance(table, list):
+        raise UserError(f"{said}: {last} is an entry, expected {key}.KEY=VALUE")
     table[last] = value
+
+
+def _below(table: Any, section: str, said: str) -> Any:
+    """The section of that name, or of that number where the file has a list of them."""
+    if isinstance(table, list):
+        if not section.isdecimal() or int(section) >= len(table):
+            raise UserError(f"{said}: {section} is not one of 0..{len(table) - 1}")
+        below = table[int(section)]
+    else:
+        below = table.setdefault(section, {})
+    if isinstance(below, str):
+        below = {"name": below}
+        table[int(section) if isinstance(table, list) else section] = below
+    if not isinstance(below, dict | list):
+        raise UserError(f"{said}: {section} is not a section")
+    return below
 
 
 def _toml_value(text: str) -> Any:

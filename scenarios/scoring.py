@@ -1,6 +1,6 @@
 """How good a recovery is, with the baselines without which no figure means anything.
 
-This is the only module that sees both a recovery and the truth.
+Only this module and `scenarios.inference` see both a recovery and the truth.
 """
 
 from __future__ import annotations

@@ -8,7 +8,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.knowledge import Auxiliary, Knowledge
 from fedsim.data import DataSource, ImageData, Owned
+from fedsim.errors import UserError
+from fedsim.local_work import LocalWork
 from fedsim.seeds import Stage, stream
 from fedsim.training import FlatModel, initial_model
 from scenarios.scenario import Scenario
@@ -19,7 +22,8 @@ class World:
     """What the apps of a federation are built from; every mistake that data can reveal shows up here.
 
     `owned` and `schedule` (rounds, clients) say whose images are whose and who is invited when; `model`
-    starts with the parameters of round 0. The same scenario gives the same world in every process, and
+    starts with the parameters of round 0, which `start` keeps. `knowledge` is what the server knows beside
+    its view. The same scenario gives the same world in every process, and
     making one writes nothing.
     """
 
@@ -28,6 +32,8 @@ class World:
     owned: Owned
     schedule: NDArray[np.bool_]
     model: FlatModel
+    start: NDArray[np.float32]
+    knowledge: Knowledge
 
     @classmethod
     def prepare(cls, scenario: Scenario) -> World:
@@ -44,10 +50,39 @@ class World:
             federation.rounds, federation.clients, stream(seed, Stage.SCHEDULE)
         )
         federation.aggregation.check_cohort(int(schedule.sum(axis=1).max()))
-        model = initial_model(
-            scenario.model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL)
+        model = FlatModel(
+            initial_model(scenario.model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL))
         )
-        return cls(scenario, data, owned, schedule, FlatModel(model))
+        knowledge = server_knowledge(scenario, data)
+        for attack in scenario.attack.inference:
+            attack.check(knowledge)
+            if max(attack.cohorts, default=1) > federation.clients:
+                raise UserError(
+                    f"attack.inference: {attack.name}: cohorts: {max(attack.cohorts)} clients are more than "
+                    f"the {federation.clients} there are"
+                )
+        return cls(scenario, data, owned, schedule, model, model.read(), knowledge)
+
+
+def server_knowledge(scenario: Scenario, data: ImageData) -> Knowledge:
+    """What the scenario makes public or grants: the recipe of training, and images nobody trains on."""
+    wanted, there = scenario.attack.auxiliary_images, len(data.test_labels)
+    if wanted > there:
+        raise UserError(
+            f"attack.auxiliary_images is {wanted}: the part that nobody trains on holds {there} images"
+        )
+    granted = np.sort(stream(scenario.seed, Stage.AUXILIARY).permutation(there)[:wanted])
+    return Knowledge(
+        model=scenario.model,
+        image_shape=data.image_shape,
+        class_names=data.class_names,
+        work=LocalWork.model_validate(scenario.clients.model_dump(include=set(LocalWork.model_fields))),
+        auxiliary=Auxiliary(
+            data.test_images[granted],
+            data.test_labels[granted],
+            {name: has[granted] for name, has in data.test_attributes.items()},
+        ),
+    )
 
 
 @lru_cache(maxsize=1)

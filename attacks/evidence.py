@@ -1,0 +1,33 @@
+"""What an inference attack works on: updates, whoever they are from and however they were come by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Mean updates, each with the model that it started from.
+
+    `updates` and `starts` (n, dim) float32: row i is a mean of `clients` clients' updates, and the
+    parameters that the server had sent them. `label_shares` (n, classes) stands there only if the
+    scenario grants the label histogram of the images behind each row. Nothing tells whether a row was
+    recovered, summed or stolen: an attack treats them alike.
+    """
+
+    updates: NDArray[np.float32]
+    starts: NDArray[np.float32]
+    clients: int = 1
+    label_shares: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        if self.updates.ndim != 2 or self.updates.shape != self.starts.shape:
+            raise ValueError(f"updates {self.updates.shape}, starts {self.starts.shape}: expected (n, dim)")
+        if not np.isfinite(self.updates).all():
+            raise ValueError("updates: expected finite numbers; a client without an update is no evidence")
+
+    def __len__(self) -> int:
+        return len(self.updates)

@@ -1,0 +1,1 @@
+"""Gradient inversion: the images that an update was trained on, from the update."""

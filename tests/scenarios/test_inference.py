@@ -1,0 +1,176 @@
+"""Inference attacks from the scenario file to the result: the columns, the files, and who may see what."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attacks.disaggregation import Recovery
+from attacks.view import AttackerView
+from fedsim.errors import UserError
+from fedsim.truth import Truth
+from scenarios.inference.columns import Columns, recovered_evidence, sent_models, single_update
+from scenarios.inference.findings import Findings
+from scenarios.inference.images import ImageJudge
+from scenarios.inference.run import entries, run_inference
+from scenarios.run_directory import RunDirectory
+from scenarios.runner import attack_run, honest_part, run_scenario, write_report
+from scenarios.scenario import load_scenario
+from scenarios.world import World
+
+ATTACKS = (
+    "attack.inference=[{ name = 'label_inference', cohorts = [1, 3] }, { name = 'analytic', targets = 2 }]"
+)
+COLUMNS = {"aggregate", "disaggregated", "oracle"}
+
+
+@pytest.fixture(scope="module")
+def inferred(finished_run, tmp_path_factory):
+    """The suite's finished run, attacked again with inference."""
+    folder = tmp_path_factory.mktemp("inferred") / "run"
+    shutil.copytree(finished_run.path, folder)
+    directory = RunDirectory.open(folder)
+    attack_run(load_scenario(directory.scenario, [ATTACKS]), directory, honest_part(directory))
+    return directory
+
+
+@pytest.fixture
+def inferred_copy(inferred, tmp_path):
+    shutil.copytree(inferred.path, tmp_path / "run")
+    return RunDirectory.open(tmp_path / "run")
+
+
+def test_results_stand_in_columns_beside_their_baselines(inferred):
+    result = json.loads(inferred.result.read_text())
+    labels, images = result["label_inference"], result["inversion"]["analytic"]
+    assert set(labels["tv"]) == {*COLUMNS, "prior"}
+    assert set(labels["tv_by_cohort"]) == {"1", "3"}
+    assert labels["tv"]["disaggregated"] == pytest.approx(labels["tv"]["oracle"], abs=0.01)
+    assert labels["tv"]["disaggregated"] < 0.5 * labels["tv"]["aggregate"]
+    assert labels["tv"]["aggregate"] < labels["tv"]["prior"]
+    for figure in ("psnr_db", "psnr_db_best", "psnr_db_worst", "ssim"):
+        assert set(images[figure]) == {*COLUMNS, "grey"}
+    assert (
+        images["psnr_db_worst"]["oracle"] <= images["psnr_db"]["oracle"] <= images["psnr_db_best"]["oracle"]
+    )
+    assert (images["clients"], images["resolved"]) == (2, 2)
+    assert set(images["seconds"]) == set(images["iterations"]) == COLUMNS
+
+
+def test_files_hold_all_that_the_report_needs(inferred_copy):
+    before = inferred_copy.report.read_text()
+    assert "analytic" in before
+    inferred_copy.report.unlink()
+    write_report(inferred_copy)
+    assert inferred_copy.report.read_text() == before
+
+
+def test_the_truth_cannot_be_reached(inferred_copy):
+    """Everything true turned upside down beside the same view: the guesses stay, the score moves."""
+    before = {key: Findings.load(inferred_copy, key) for key in ("label_inference", "analytic")}
+    truth = Truth.load(inferred_copy.truth)
+    opposite = -np.array(truth.updates)[::-1]
+    Truth(participation=truth.participation, updates=opposite).save(inferred_copy.truth)
+    scenario = load_scenario(inferred_copy.scenario)
+    attack_run(scenario, inferred_copy, honest_part(inferred_copy))
+    for key, old in before.items():
+        new = Findings.load(inferred_copy, key)
+        np.testing.assert_array_equal(new.guesses["disaggregated"], old.guesses["disaggregated"])
+        assert not np.array_equal(new.guesses["oracle"], old.guesses["oracle"])
+
+
+def test_an_attack_needs_no_truth_at_all(inferred):
+    """View, recovery and the server's knowledge give the guesses that the run saved."""
+    world = World.prepare(load_scenario(inferred.scenario))
+    view = AttackerView.load(inferred.transcript, inferred.counts)
+    recovery = Recovery.load(inferred.recovery)
+    saved = Findings.load(inferred, "label_inference")
+    evidence = recovered_evidence(recovery, sent_models(world, view.transcript), np.arange(6))
+    attack = world.scenario.attack.inference[0]
+    guess = attack.infer(evidence, world.knowledge, rng=np.random.default_rng(99))
+    np.testing.assert_array_equal(guess.values, saved.guesses["disaggregated"])
+
+
+def test_columns_cannot_be_told_apart(inferred):
+    """Given the recovered updates as the oracle's, an attack returns what it did in its own column."""
+    world = World.prepare(load_scenario(inferred.scenario))
+    view = AttackerView.load(inferred.transcript, inferred.counts)
+    recovery = Recovery.load(inferred.recovery)
+    truth = Truth(Truth.load(inferred.truth).participation, recovery.updates)
+    columns = Columns.choose(world, view, recovery, truth, None)
+    mine, oracle = columns.disaggregated().evidence, columns.oracle().evidence
+    assert mine.clients == oracle.clients == 1
+    np.testing.assert_array_equal(mine.updates, oracle.updates)
+    np.testing.assert_array_equal(mine.starts, oracle.starts)
+
+
+def test_a_remade_update_is_the_one_that_was_sent(inferred):
+    """With full batches a client's update is the same in every round, so the truth's mean is any of them."""
+    world = World.prepare(load_scenario(inferred.scenario))
+    truth = Truth.load(inferred.truth)
+    for client in range(6):
+        np.testing.assert_allclose(single_update(world, client), truth.updates[client], atol=1e-6)
+
+
+def test_a_server_that_updates_its_model_knows_what_it_sent(scenario_file, tmp_path):
+    world = World.prepare(load_scenario(scenario_file, ["federation.server_model=updated"]))
+    directory = RunDirectory.create(tmp_path / "run", replace=False)
+    run_scenario(world, directory)
+    transcript = AttackerView.load(directory.transcript, directory.counts).transcript
+    sent = sent_models(world, transcript)
+    last = sent[-1] + transcript.aggregates[-1] / max(1, transcript.cohort_sizes[-1])
+    np.testing.assert_allclose(sent[0], world.start, atol=1e-9)
+    np.testing.assert_allclose(last, world.model.read(), atol=1e-5)
+
+
+def test_entries_of_the_same_name_are_numbered(scenario_file):
+    attacks = load_scenario(scenario_file, [ATTACKS]).attack.inference
+    keys = [key for key, _ in entries(attacks + attacks)]
+    assert keys == ["label_inference", "analytic", "label_inference_2", "analytic_2"]
+
+
+def test_a_client_without_an_update_is_no_evidence(inferred, tmp_path):
+    """Where nobody is resolved, the column is empty rather than invented."""
+    world = World.prepare(load_scenario(inferred.scenario))
+    view, recovery = AttackerView.load(inferred.transcript, inferred.counts), Recovery.load(inferred.recovery)
+    nobody = replace(recovery, updates=np.full_like(recovery.updates, np.nan))
+    directory = RunDirectory.create(tmp_path / "run", replace=False)
+    result = run_inference(world, directory, view, nobody, Truth.load(inferred.truth))
+    assert result["label_inference"]["resolved"] == 0
+    assert result["label_inference"]["tv"]["disaggregated"] is None
+    assert result["inversion"]["analytic"]["psnr_db"]["disaggregated"] is None
+    assert result["label_inference"]["tv"]["oracle"] < result["label_inference"]["tv"]["prior"]
+    findings = Findings.load(directory, "analytic")
+    assert ImageJudge().draw(findings)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["attack.inference=[{ name = 'magic' }]"], "attack.inference.0.name is 'magic': expected"),
+        (["attack.inference=[{ name = 'analytic', target = 1 }]"], "attack.inference.0.target: unknown key"),
+        (["attack.inference=[{ name = 'analytic', targets = 0 }]"], "attack.inference.0.targets is 0"),
+        (["attack.inference=['analytic']", "model={ name = 'lenet' }"], "model lenet has none"),
+        (["attack.inference=['label_inference']", "attack.inference.1.targets=2"], "1 is not one of 0..0"),
+        (["attack.inference=['label_inference']", "attack.inference.0=2"], "expected attack.inference.0.KEY"),
+        (["attack.inference=[{ name = 'analytic', cohorts = [7] }]"], "cohorts: 7"),
+        (["attack.auxiliary_images=51"], "auxiliary_images is 51: the part that nobody trains on holds 50"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_found_before_anything_runs(scenario_file, overrides, message):
+    with pytest.raises(UserError) as caught:
+        World.prepare(load_scenario(scenario_file, overrides))
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_attack_again_with_other_inference(fedsim, inferred_copy):
+    done = fedsim("attack", inferred_copy.path, "--set", "attack.inference.1.targets=1")
+    assert done.status == 0, done.stderr
+    assert json.loads(inferred_copy.result.read_text())["inversion"]["analytic"]["clients"] == 1
+    assert "analytic psnr_db" in done.stdout
+    none = fedsim("attack", inferred_copy.path, "--set", "attack.inference=[]")
+    assert none.status == 0, none.stderr
+    assert "inversion" not in json.loads(inferred_copy.result.read_text())
