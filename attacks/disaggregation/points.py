@@ -44,7 +44,9 @@ class Points:
         X = rng.random((len(clients), space.windows.rounds), dtype=np.float32)
         X *= np.float32(SPREAD)
         X += offsets
-        X += (peeling.tilted(peeling.expected[clients] @ space.B) + shifts) @ space.B.T
+        if not space.cut:  # else the offsets are that point
+            coordinates = peeling.tilted(peeling.expected[clients] @ space.B)
+            X += (coordinates + shifts) @ space.B.T
         binary = BinarySet(space.windows.of(clients))
         return cls(clients, X, X @ space.B, offsets, shifts, binary)
 

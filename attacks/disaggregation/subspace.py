@@ -15,14 +15,14 @@ problems and noisy ones use the Gram matrix.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from attacks.disaggregation.pages import in_memory
+from attacks.disaggregation.pages import in_memory, let_go
 from attacks.disaggregation.problem import DisaggregationProblem
 
 SLICE_ENTRIES = 1 << 24
@@ -56,6 +56,11 @@ class Subspace:
     noise: float
     angle: float
     num_clients: int
+    sharpening: _Sharpening | None = None
+
+    def sharpened(self) -> Subspace:
+        """The same space as well as A knows it, for proofs; at some cost where it came from a sketch."""
+        return self if self.sharpening is None else self.sharpening.of(self)
 
     @property
     def rank(self) -> int:
@@ -96,7 +101,7 @@ def find_subspace(problem: DisaggregationProblem, *, rng: np.random.Generator) -
     A = problem.aggregates
     if clients is not None and problem.rounds > GRAM_ROUNDS and problem.rounds > clients:
         subspace = _from_sketch(A, clients, rng)
-        if subspace is not None and subspace.exact:
+        if subspace.exact:
             return subspace
     return _from_gram(A, clients)
 
@@ -123,8 +128,7 @@ def _from_gram(A: NDArray[Any], clients: int | None) -> Subspace:
     return Subspace(np.ascontiguousarray(vectors[:, :rank]), kept, noise, first / float(kept[-1]), clients)
 
 
-def _from_sketch(A: NDArray[Any], clients: int, rng: np.random.Generator) -> Subspace | None:
-    """The space, or None if the sketch is too ill conditioned to tell."""
+def _from_sketch(A: NDArray[Any], clients: int, rng: np.random.Generator) -> Subspace:
     from scipy.linalg.blas import dsyrk, dtrsm
     from scipy.linalg.lapack import dpstrf
 
@@ -136,17 +140,39 @@ def _from_sketch(A: NDArray[Any], clients: int, rng: np.random.Generator) -> Sub
     R = np.triu(R[:rank, :rank])
     U = dtrsm(1.0, R, np.asfortranarray(Y[:, pivot[:rank]]), side=1, overwrite_b=1)
     noise = _noise(Y[:, pivot[rank : rank + PROBES]], U, R)
-    # The picked combinations give the space; all of them together, in a step of subspace iteration, know
-    # its weak directions ten times better.
-    try:
-        V, _ = _orthonormal(Y.T @ U)
-        U, R = _orthonormal(Y @ V)
-    except np.linalg.LinAlgError:
-        return None
-    # The norm of a matrix of so many columns of incoherent noise, over the least of what it may tilt.
-    tilt = noise * (1 + np.sqrt(rank / len(A))) / _smallest_singular_value(R, rng)
     relative = noise * np.sqrt(Y.shape[1]) / float(np.linalg.norm(Y))
-    return Subspace(np.ascontiguousarray(U), None, relative, tilt, clients)
+    return Subspace(
+        np.ascontiguousarray(U), None, relative, _tilt(noise, U, R, rng), clients, _Sharpening(A, noise, rng)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sharpening:
+    """How to know the space of a sketch better: from another sketch, all of whose combinations count.
+
+    A basis of picked combinations has their noise. All of a sketch together, in a step of subspace
+    iteration, know the weak directions ten times better, at twice the cost of the basis.
+    """
+
+    A: NDArray[Any]
+    noise: float
+    rng: np.random.Generator
+
+    def of(self, subspace: Subspace) -> Subspace:
+        Y = _combinations(self.A, int(OVERSAMPLING * subspace.num_clients) + PROBES, self.rng)
+        try:
+            V, _ = _orthonormal(Y.T @ subspace.basis)
+            U, R = _orthonormal(Y @ V)
+        except np.linalg.LinAlgError:
+            return subspace
+        angle = min(_tilt(self.noise, U, R, self.rng), subspace.angle)
+        return replace(subspace, basis=np.ascontiguousarray(U), angle=angle, sharpening=None)
+
+
+def _tilt(noise: float, U: NDArray[np.float64], R: NDArray[np.float64], rng: np.random.Generator) -> float:
+    """The norm of a matrix of so many columns of incoherent noise, over the least of what it may tilt."""
+    rounds, rank = U.shape
+    return noise * float(1 + np.sqrt(rank / rounds)) / _smallest_singular_value(R, rng)
 
 
 def _orthonormal(M: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -176,16 +202,19 @@ def _noise(probes: NDArray[np.float64], U: NDArray[np.float64], R: NDArray[np.fl
 
 
 def _combinations(A: NDArray[Any], number: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """(rounds, number) random combinations of A's columns, in which each has TERMS parts."""
+    """(rounds, number) random combinations of A's columns, in which each has TERMS parts; Fortran order."""
     from scipy.sparse import csr_array
 
-    Y = np.zeros((number, len(A)))
-    for part in slices(A):
-        width = part.shape[1]
-        which, sign = rng.integers(number, size=(width, TERMS)), rng.choice([-1.0, 1.0], (width, TERMS))
-        begin = np.arange(0, which.size + 1, TERMS)
-        Y += csr_array((sign.ravel(), which.ravel(), begin), shape=(width, number)).T @ part.T
-    return Y.T
+    dim = A.shape[1]
+    which, sign = rng.integers(number, size=dim * TERMS), rng.choice([-1.0, 1.0], dim * TERMS)
+    parts = csr_array((sign, which, np.arange(0, len(which) + 1, TERMS)), shape=(dim, number)).T.tocsr()
+    Y = np.empty((len(A), number), order="F")
+    rows = max(1, SLICE_ENTRIES // max(dim, number))
+    for start in range(0, len(A), rows):
+        block = np.asarray(A[start : start + rows], dtype=np.float64)
+        Y[start : start + rows] = (parts @ block.T).T
+        let_go(A)
+    return Y
 
 
 def gram(A: NDArray[Any]) -> NDArray[np.float64]:

@@ -152,9 +152,10 @@ def judge(
     # Rank A = number of clients that can have taken part: then col A = col P holds every column.
     if subspace.exact and windows.exact and subspace.rank == active_clients(problem, subspace):
         proved = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)
-        if prove:
+        if prove and not proved.all():
+            open_ = rows[~proved]
             proved[~proved] = unique(
-                columns[rows[~proved]], windows.of(rows[~proved]), subspace, workers or Threads()
+                columns[open_], windows.of(open_), subspace.sharpened(), workers or Threads()
             )
         verdict.give(rows[proved], Outcome.PROVED, 1.0)
     verdict.give(np.flatnonzero(fixed), Outcome.PROVED, 1.0)
@@ -224,7 +225,9 @@ def _settle_duplicates(
     rank, so under noise it can be either.
     """
     rows = np.flatnonzero((verdict.outcome != Outcome.UNRESOLVED) & (columns == 1).any(axis=1))
-    _, group, size = np.unique(columns[rows], axis=0, return_inverse=True, return_counts=True)
+    # As strings of bytes: NumPy sorts the rows of a matrix entry by entry, which takes far longer.
+    strings = np.array([row.tobytes() for row in np.packbits(columns[rows], axis=1)], dtype=object)
+    _, group, size = np.unique(strings, return_inverse=True, return_counts=True)
     missing = subspace.num_clients - subspace.rank
     for g in np.flatnonzero(size > 1):
         members = rows[group == g]
