@@ -33,9 +33,14 @@ EVERYTHING = (
     "clients.momentum=0.5",
     "clients.data_fraction=0.5",
     "clients.lr=0.001",
+    "attack.solver=projection",
     "analytics.window=5",
+    "analytics.late=0.2",
+    "analytics.missing=0.1",
+    'defences=[{ name = "local_dp", norm = 0.5, epsilon = 50.0 }, '
+    '{ name = "central_dp", norm = 0.5, noise_multiplier = 0.01, noise_on = "model" }]',
 )
-"""Masks with void rounds, a model that learns, devices that fail."""
+"""Masks with void rounds, a model that learns, devices that fail, noise in every place."""
 
 EVERY_ROUND, FIRST_AND_LAST = float("inf"), 1e-12
 
@@ -142,11 +147,12 @@ def in_child(action, *, kill_at=None, where=""):
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         try:
-            events = count()
+            events, me = count(), os.getpid()
 
             def on_event(frame, event, argument):
-                if where in frame.f_code.co_filename and next(events) == kill_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                # Worker processes inherit this function; they are not the ones to die.
+                if where in frame.f_code.co_filename and os.getpid() == me and next(events) == kill_at:
+                    os.kill(me, signal.SIGKILL)
 
             sys.setprofile(on_event)
             action()
