@@ -213,8 +213,9 @@ def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> Non
         return
     found, honest = result["disaggregation"], result["simulation"]
     base = found["baselines"]
+    names = ", columns matched to names by the truth" if found["pseudonymous"] else ""
     for name, value, note in (
-        ("exact columns", found["exact_fraction"], f"guess {base['counts_only_exact_fraction']:.3f}"),
+        ("exact columns", found["exact_fraction"], f"guess {base['counts_only_exact_fraction']:.3f}{names}"),
         ("entries right", found["bit_accuracy"], f"guess {base['counts_only_bit_accuracy']:.3f}"),
         ("certified", found["certified_fraction"], _tally(found["outcomes"])),
         ("update cosine", found["update_cosine"], f"mean aggregate {base['aggregate_update_cosine']:.3f}"),
@@ -227,6 +228,8 @@ def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> Non
         ),
     ):
         typer.echo(f"{name:<14}{value:9.3f}   {note}")
+    if found["singled_out_fraction"] != found["exact_fraction"]:
+        typer.echo(f"singled out   {found['singled_out_fraction']:9.3f}   others are known as groups only")
     for reason, number in found["unresolved"].items():
         typer.echo(f"unresolved    {number:9d}   {reason}")
     _show_inference(result)

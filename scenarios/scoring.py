@@ -178,7 +178,7 @@ class _Guess:
         rate = float(np.clip(rate, 1e-9, 1 - 1e-9))
         lengths = np.broadcast_to(windows.lengths, windows.count.shape)
         cells = np.stack((lengths.astype(np.float64), windows.count, windows.sd), axis=-1).reshape(-1, 3)
-        # Exact counts are a handful of different cases; equal_nan keeps missing ones together.
+        # Exact counts are a handful of different cases, however many there are.
         cases, which = np.unique(cells, axis=0, return_inverse=True)
         parts = np.array_split(cases, max(1, len(cases) // CASES_AT_A_TIME))
         log_chance, right = (np.concatenate(x) for x in zip(*(_filled(p, rate) for p in parts), strict=True))

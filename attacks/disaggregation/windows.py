@@ -110,8 +110,9 @@ class Windows:
         padded = np.concatenate((values, outside), axis=1)
         if self.shared:
             return np.asarray(np.take(padded, self.index[0], axis=1))
-        flat = np.take_along_axis(padded, self.index.reshape(len(values), -1), axis=1)
-        return flat.reshape(len(values), *self.index.shape[1:])
+        _, W, longest = self.index.shape
+        flat = np.take_along_axis(padded, self.index.reshape(len(values), W * longest), axis=1)
+        return flat.reshape(len(values), W, longest)
 
     @cached_property
     def _window_of_round(self) -> NDArray[np.intp]:
@@ -119,7 +120,7 @@ class Windows:
         layouts, W, longest = self.index.shape
         window = np.full((layouts, self.rounds + 1), W, dtype=np.intp)
         np.put_along_axis(
-            window, self.index.reshape(layouts, -1), np.arange(W).repeat(longest)[None, :], axis=1
+            window, self.index.reshape(layouts, W * longest), np.arange(W).repeat(longest)[None, :], axis=1
         )
         return window[:, : self.rounds]
 

@@ -126,6 +126,15 @@ def test_windows_say_what_the_report_says(seed, offsets):
     assert (known[~np.isnan(known)] == P.T[~np.isnan(known)]).all()
 
 
+def test_nobody_may_be_left():
+    """Of clients with windows of their own, as of any others."""
+    windows = DisaggregationProblem(A, report((0, 0, 3, 1), (0, 3, 8, 2), (1, 0, 5, 2), (1, 5, 8, 2))).windows
+    assert not windows.shared
+    nobody = windows.of(np.zeros(0, dtype=np.intp))
+    assert nobody.meet(np.zeros((0, 8), dtype=np.uint8)).shape == (0,)
+    assert nobody.known().shape == (0, 8)
+
+
 def test_no_counts_leave_everything_open():
     problem = DisaggregationProblem(planted(0).problem.aggregates, None, num_clients=8)
     assert np.isnan(problem.windows.known()).all()
