@@ -24,6 +24,7 @@ from fedsim.errors import RunFailedError, UserError
 from scenarios.audit_cli import audit
 from scenarios.data_cli import data
 from scenarios.engine import Engine
+from scenarios.forecast_cli import forecast
 from scenarios.sweep_cli import sweep
 from scenarios.threads import one_thread_each
 
@@ -40,6 +41,7 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 app.command()(sweep)
 app.command()(audit)
+app.command()(forecast)
 
 Set = Annotated[
     list[str] | None,

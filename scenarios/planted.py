@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from analytics.report import ParticipationReport, windowed_counts
-from attacks.disaggregation import DisaggregationProblem, disaggregate
+from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.solvers import Auto, Solver
 from fedsim.progress import Progress, silent
 from fedsim.records import Transcript
@@ -49,14 +49,22 @@ class Planted(Settings):
     def run(self, progress: Progress = silent) -> dict[str, Any]:
         """Plant, attack and score: the `disaggregation` part of a result, as a run has it."""
         truth, transcript, counts = self.plant()
-        problem = DisaggregationProblem(
-            transcript.aggregates, counts, cohort_sizes=transcript.cohort_sizes, num_clients=self.clients
-        )
         began = time.process_time()
-        recovery = disaggregate(problem, self.solver, rng=self._streams()[4], progress=progress)
+        recovery = self._attack(transcript, counts, progress)
         cpu_seconds = time.process_time() - began
         figures = score_disaggregation(recovery, truth, transcript, counts)
         return {"disaggregation": {**figures, "cpu_seconds": cpu_seconds}}
+
+    def solve(self) -> tuple[Truth, Recovery]:
+        """Plant and attack: what is true, and what the attack made of it."""
+        truth, transcript, counts = self.plant()
+        return truth, self._attack(transcript, counts, silent)
+
+    def _attack(self, transcript: Transcript, counts: ParticipationReport, progress: Progress) -> Recovery:
+        problem = DisaggregationProblem(
+            transcript.aggregates, counts, cohort_sizes=transcript.cohort_sizes, num_clients=self.clients
+        )
+        return disaggregate(problem, self.solver, rng=self._streams()[4], progress=progress)
 
     def plant(self) -> tuple[Truth, Transcript, ParticipationReport]:
         """Who took part and with what, the sums of it, and the counts that are published."""

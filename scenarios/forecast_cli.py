@@ -1,0 +1,71 @@
+"""The `fedsim forecast` command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def forecast(
+    *,
+    clients: Annotated[int, typer.Option(help="Clients in the federation.")],
+    rate: Annotated[float, typer.Option(help="Chance that a client takes part in a round.")] = 0.1,
+    window: Annotated[int, typer.Option(help="Rounds per published count.")] = 10,
+    known: Annotated[float, typer.Option(help="Fraction of the counts that is published.")] = 1.0,
+    counts_noise: Annotated[float, typer.Option(help="Standard deviation of noise in the counts.")] = 0.0,
+    noise: Annotated[
+        float,
+        typer.Option(help="Noise that a participant adds, relative to an update's entries; needs --dim."),
+    ] = 0.0,
+    dim: Annotated[int | None, typer.Option(help="Entries of an update.")] = None,
+    alternative: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE[,KEY=VALUE]", help="Compare with, such as window=50; repeatable."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("forecast.html"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the curves as JSON instead of a table.")
+    ] = False,
+) -> None:
+    """Forecast after how many rounds clients are exposed, and what changes would buy."""
+    from fedsim.errors import UserError
+    from fedsim.files import write_text
+    from scenarios.console import progress_bars
+    from scenarios.forecast import Setting, compared
+    from scenarios.forecast import forecast as forecast_setting
+    from scenarios.forecast_report import render_forecast
+    from scenarios.scenario import apply, checked
+
+    given = {"clients": clients, "rate": rate, "window": window, "known": known}
+    given |= {"counts_noise": counts_noise, "noise": noise} | ({} if dim is None else {"dim": dim})
+    settings = {"as it is": checked(Setting, given, "forecast")}
+    for change in alternative or ():
+        content = dict(given)
+        for override in change.replace("-", "_").split(","):
+            apply(content, override)
+        settings[change] = checked(Setting, content, f"--alternative {change}")
+    if not out.parent.is_dir():
+        raise UserError(f"--out {out}: there is no folder {out.parent}")
+
+    with progress_bars() as bar:
+        found = {name: forecast_setting(setting, bar(name)) for name, setting in settings.items()}
+    try:
+        write_text(out, render_forecast(found))
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
+    if as_json:
+        typer.echo(json.dumps({name: curve.figures() for name, curve in found.items()}, indent=2))
+        return
+    width = max(map(len, found))
+    typer.echo(f"{'rounds until exposed':<{width}}  first client      half  nearly all")
+    for name, curve in found.items():
+        rounds = (f"{'–' if r is None else r:>10}" for r in (curve.first, curve.half, curve.nearly_all))
+        typer.echo(f"{name:<{max(width, 20)}}  " + "  ".join(rounds))
+    for name, curve in found.items():
+        typer.echo(f"{name} rests on {curve.rests_on()}")
+    for name in list(found)[1:]:
+        typer.echo(compared(found["as it is"], found[name], name))
+    typer.echo(f"page: {out}")

@@ -1,0 +1,52 @@
+"""The page of a forecast: the curves, and the rounds at which they pass the marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from scenarios.forecast import COUNTED, PLANTED, Forecast, compared
+from scenarios.pages import image, render
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def render_forecast(found: Mapping[str, Forecast]) -> str:
+    """One self-contained page; the first forecast is what the others are compared with."""
+    (_, before), *others = found.items()
+    return render(
+        "forecast.html.j2",
+        setting=before.setting,
+        picture=image(draw(found)),
+        rows=[
+            {"name": name, "marks": [f.first, f.half, f.nearly_all], "rests_on": f.rests_on()}
+            for name, f in found.items()
+        ],
+        sentences=[compared(before, after, name) for name, after in others],
+    )
+
+
+def draw(found: Mapping[str, Forecast]) -> Figure:
+    """Fraction of exposed clients over rounds: what was counted is thin, what was planted has marks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, forecast) in enumerate(found.items()):
+        colour = f"C{number}"
+        counted = [p for p in forecast.curve if p.basis == COUNTED]
+        planted = [p for p in forecast.curve if p.basis == PLANTED]
+        axes.plot([p.rounds for p in counted], [p.fraction for p in counted], color=colour, lw=1, ls=":")
+        axes.plot(
+            [p.rounds for p in (*counted[-1:], *planted)],
+            [p.fraction for p in (*counted[-1:], *planted)],
+            color=colour,
+            marker="o",
+            ms=4,
+            label=name,
+        )
+    axes.set(xlabel="rounds", ylabel="exposed clients", ylim=(-0.02, 1.05), xlim=(0, None))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure
