@@ -3,8 +3,8 @@
 A client is exposed when it took part and its whole column is recovered. Two arguments give the curve.
 
 *Counting.* Up to as many rounds as clients the sums cannot tell clients apart: their rank is the number of
-rounds. Only counts that leave no choice, those of windows that are empty or full, give a column away. How many
-clients have no other windows is a matter of binomial probabilities.
+rounds. Only counts that leave no choice, those of windows that are empty or full, give a column away. How
+many clients have no other windows is a matter of binomial probabilities.
 
 *Planted problems.* Beyond that, problems with the same rate, windows and noise are planted and attacked on
 the spot. The number of rounds that an attack needs grows with the number of clients, all else equal, so that
@@ -168,6 +168,8 @@ def forecast(setting: Setting, progress: Progress = silent) -> Forecast:
     for number, step in enumerate(STEPS if planted is not None else ()):
         progress(number, len(STEPS))
         problems = [setting.plant(step, seed) for seed in seeds]
+        if curve[-1].rounds == round(problems[0].rounds * scale):
+            continue  # so few clients that two steps are one
         fraction = float(np.mean([exposed(problem) for problem in problems]))
         curve.append(Place(round(problems[0].rounds * scale), fraction, PLANTED))
         if fraction >= NEARLY_ALL:

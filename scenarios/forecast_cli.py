@@ -44,8 +44,9 @@ def forecast(
     settings = {"as it is": checked(Setting, given, "forecast")}
     for change in alternative or ():
         content = dict(given)
-        for override in change.replace("-", "_").split(","):
-            apply(content, override)
+        for override in change.split(","):
+            key, equals, value = override.partition("=")
+            apply(content, f"{key.replace('-', '_')}{equals}{value}")
         settings[change] = checked(Setting, content, f"--alternative {change}")
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: there is no folder {out.parent}")

@@ -213,15 +213,19 @@ def _reason(future: Future[None]) -> str:
 
 
 def train_shared(scenario: Scenario, folder: Path) -> None:
-    """Simulate what several points share, unless it is there already."""
+    """Simulate what several points share, unless it is there already, from its checkpoint if there is one."""
     from scenarios.runner import train_run
     from scenarios.world import World
 
     if (folder / HONEST).exists():
         return
-    shutil.rmtree(folder, ignore_errors=True)
-    honest = train_run(World.prepare(scenario), RunDirectory.create(folder, replace=False))
+    run = RunDirectory(folder)
+    if not run.checkpoint.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        run = RunDirectory.create(folder, replace=False)
+    honest = train_run(World.prepare(scenario), run)
     write_json(folder / HONEST, honest)
+    run.checkpoint.unlink(missing_ok=True)
 
 
 def run_point(settings: Scenario | Planted, folder: Path, training: str | None) -> None:

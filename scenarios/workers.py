@@ -5,6 +5,7 @@ All three take a function and its arguments and hand out a `Future`.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import threading
@@ -12,9 +13,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import wait
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from scenarios.threads import one_thread_each
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import SimpleQueue
 
 T = TypeVar("T")
 
@@ -82,7 +86,10 @@ def local_workers(number: int) -> Iterator[Workers]:
     one_thread_each()
     # Not forked: torch's and Flower's threads do not survive a fork.
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(number, mp_context=spawn, initializer=_end_with_parent) as pool:
+    cores = spawn.SimpleQueue()
+    for _, core in zip(range(number), itertools.cycle(sorted(os.sched_getaffinity(0))), strict=False):
+        cores.put(core)
+    with ProcessPoolExecutor(number, mp_context=spawn, initializer=_begin, initargs=(cores,)) as pool:
         try:
             yield Processes(pool, number)
         except BaseException:
@@ -101,8 +108,12 @@ def ray_workers() -> Iterator[Workers]:
         ray.shutdown()
 
 
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever, and hold its memory."""
+def _begin(cores: SimpleQueue[int]) -> None:
+    """A worker has one core: trainings and attacks, which would use all there are, then use that one.
+
+    And it ends with its parent. If that is killed, it would wait for work for ever, and hold its memory.
+    """
+    os.sched_setaffinity(0, {cores.get()})
     parent = multiprocessing.parent_process()
     assert parent is not None
 
