@@ -19,12 +19,14 @@ from analytics.release import Coarsening
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.recovery import Outcome
+from attacks.disaggregation.solvers import Auto
 from attacks.disaggregation.subspace import Subspace, find_subspace
 from attacks.reconciliation import reconciled
 from fedsim.files import write_json, write_text, written_whole
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
 from scenarios.logs import Log
+from scenarios.planted import QUICK
 
 COARSER = (2, 4, 8)
 """How many windows are merged into one, in the changes that are tried."""
@@ -191,8 +193,12 @@ def _tried(
     for number, (change, changed) in enumerate(changes):
         progress(number, len(changes))
         same = changed.aggregates is problem.aggregates  # the space does not depend on the counts
-        rng = stream(seed, Stage.ATTACK)
-        recovery = disaggregate(changed, rng=rng, subspace=subspace if same else None)
+        recovery = disaggregate(
+            changed,
+            QUICK if subspace.exact and changed.counts is not None else Auto(),
+            rng=stream(seed, Stage.ATTACK),
+            subspace=subspace if same else None,
+        )
         named = problem.counts is not None and changed.counts is not None
         tried.append(Alternative(change, _agreement(recovery, found, named=named)))
     progress(len(changes), len(changes))

@@ -22,10 +22,10 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from attacks.disaggregation.recovery import Outcome
-from attacks.disaggregation.solvers import Auto, Projection, Solver
+from attacks.disaggregation.solvers import Auto, Solver
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
-from scenarios.planted import Planted
+from scenarios.planted import QUICK, Planted
 
 PLANTED_CLIENTS = 64
 NOISY_PLANTED_CLIENTS = 24
@@ -35,8 +35,6 @@ LEAST_COHORT = 3.0
 SEEDS, NOISY_SEEDS = (1, 2, 3), (1, 2)
 STEPS = (1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 1.65, 1.8, 2.0, 2.3, 2.7, 3.2, 4.0, 5.0, 6.5, 8.0)
 """Rounds of the planted problems, over their clients; the curve ends where nearly all are exposed."""
-QUICK = Projection(prove=False, max_iterations=2000)
-"""Without noise: an attack that gives up early. A patient one needs up to a tenth fewer rounds."""
 HALF, NEARLY_ALL = 0.5, 0.95
 
 PLANTED, COUNTED = "planted", "counted"
