@@ -5,9 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from attacks.inversion.analytic import Analytic
+from attacks.inversion.dlg import Dlg
+from attacks.inversion.geiping import Geiping
 from attacks.label_inference import LabelInference
 from fedsim.settings import BY_NAME
 
-Inference = Annotated[LabelInference | Analytic, Field(discriminator="name"), BY_NAME]
+Inference = Annotated[Dlg | Geiping | Analytic | LabelInference, Field(discriminator="name"), BY_NAME]
 
-__all__ = ["Analytic", "Inference", "LabelInference"]
+__all__ = ["Analytic", "Dlg", "Geiping", "Inference", "LabelInference"]

@@ -28,7 +28,7 @@ class Inversion(InferenceAttack):
         found, iterations = [], 0
         for row, row_rng in enumerate(rng.spawn(len(evidence))):
             inputs, steps = self.invert(
-                evidence, row, knowledge, rng=row_rng, watch=_share_of(watch, row, len(evidence))
+                evidence, row, knowledge, rng=row_rng, watch=share_of(watch, row, len(evidence))
             )
             found.append(as_pixels(inputs))
             iterations += steps
@@ -49,8 +49,10 @@ def as_pixels(inputs: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.clip((inputs.transpose(0, 2, 3, 1) + 1) / 2, 0, 1).astype(np.float32)
 
 
-def _share_of(watch: Watch, row: int, rows: int) -> Watch:
-    def watch_row(done: int, total: int, images: NDArray[np.float32] | None = None) -> None:
-        watch(row * total + done, rows * total, images)
+def share_of(watch: Watch, part: int, parts: int) -> Watch:
+    """A watch for one of several equal parts of the work that `watch` is told about."""
 
-    return watch_row
+    def watch_part(done: int, total: int, images: NDArray[np.float32] | None = None) -> None:
+        watch(part * total + done, parts * total, images)
+
+    return watch_part
