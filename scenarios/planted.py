@@ -24,7 +24,8 @@ from fedsim.truth import Truth
 from scenarios.scoring import score_disaggregation
 
 SPARE_ENTRIES = 32
-"""Entries of an update beyond the number of clients: without noise more of them change nothing."""
+"""Entries of an update beyond two per client. Without noise more of them change nothing; with hardly more
+than clients random updates are next to dependent, and rounding to single precision blurs the sums."""
 
 QUICK = Projection(prove=False, max_iterations=2000)
 """For sums without noise: an attack that gives up early. A patient one needs up to a tenth fewer rounds."""
@@ -34,8 +35,8 @@ class Planted(Settings):
     """What to plant. Every entry of an update is standard normal, every participation a coin with `rate`.
 
     A fraction `known` of the counts per `window` is published, with normal noise of `counts_sd`. Each
-    participant adds noise of `noise_sd` to every one of the `dim` entries of a sum (clients + 32 of them if
-    not given). Problems that differ in their `rounds` only begin alike.
+    participant adds noise of `noise_sd` to every one of the `dim` entries of a sum (two per client and 32
+    if not given). Problems that differ in their `rounds` only begin alike.
     """
 
     seed: NonNegativeInt = 0
@@ -73,7 +74,7 @@ class Planted(Settings):
         """Who took part and with what, the sums of it, and the counts that are published."""
         schedule, values, blur, telemetry, _ = self._streams()
         P = (schedule.random((self.rounds, self.clients)) < self.rate).astype(np.uint8)
-        dim = self.dim or self.clients + SPARE_ENTRIES
+        dim = self.dim or 2 * self.clients + SPARE_ENTRIES
         G = values.standard_normal((self.clients, dim), dtype=np.float32)
         sizes = P.sum(axis=1, dtype=np.int64)
         A = P.astype(np.float32) @ G
