@@ -26,7 +26,7 @@ from fedsim.files import write_json, write_text, written_whole
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
 from scenarios.logs import Log
-from scenarios.planted import QUICK
+from scenarios.planted import quick
 
 COARSER = (2, 4, 8)
 """How many windows are merged into one, in the changes that are tried."""
@@ -195,7 +195,7 @@ def _tried(
         same = changed.aggregates is problem.aggregates  # the space does not depend on the counts
         recovery = disaggregate(
             changed,
-            QUICK if subspace.exact and changed.counts is not None else Auto(),
+            quick(subspace.num_clients) if subspace.exact and changed.counts is not None else Auto(),
             rng=stream(seed, Stage.ATTACK),
             subspace=subspace if same else None,
         )

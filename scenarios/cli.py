@@ -24,6 +24,7 @@ from fedsim.errors import RunFailedError, UserError
 from scenarios.audit_cli import audit
 from scenarios.data_cli import data
 from scenarios.engine import Engine
+from scenarios.evaluate_cli import evaluate
 from scenarios.forecast_cli import forecast
 from scenarios.sweep_cli import sweep
 from scenarios.threads import one_thread_each
@@ -42,6 +43,7 @@ app.add_typer(data, name="data")
 app.command()(sweep)
 app.command()(audit)
 app.command()(forecast)
+app.command()(evaluate)
 
 Set = Annotated[
     list[str] | None,

@@ -25,7 +25,7 @@ from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import Auto, Solver
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
-from scenarios.planted import QUICK, Planted
+from scenarios.planted import Planted, quick
 
 PLANTED_CLIENTS = 64
 NOISY_PLANTED_CLIENTS = 24
@@ -69,7 +69,7 @@ class Setting(Settings):
         """The problem at so many rounds per client."""
         clients = self.planted_clients
         assert clients is not None
-        solver: Solver = Auto() if self.noise else QUICK
+        solver: Solver = Auto() if self.noise else quick(clients)
         return Planted(
             seed=seed,
             clients=clients,

@@ -15,11 +15,13 @@ from fedsim.models import Model
 from fedsim.schedule import Participation
 from fedsim.settings import Settings, members
 from fedsim.summation import Aggregation
-from scenarios.scenario import LIBRARY, load_scenario
+from scenarios.scenario import LIBRARY, load_scenario, read_toml
 
 
 def inventory() -> dict[str, dict[str, str]]:
     """Kind → name → one line about it."""
+    library = sorted(LIBRARY.glob("*.toml"))
+    evaluations = {path: content["title"] for path in library if "seeds" in (content := read_toml(path))}
     return {
         "data sets": _members(DataSource),
         "partitions": _members(Partition),
@@ -34,7 +36,8 @@ def inventory() -> dict[str, dict[str, str]]:
         "packages": {
             name: _installed(name) for name in ("flwr", "torch", "torchvision", "scipy", "opendp", "gurobipy")
         },
-        "scenarios": {path.stem: load_scenario(path).title for path in sorted(LIBRARY.glob("*.toml"))},
+        "scenarios": {path.stem: load_scenario(path).title for path in library if path not in evaluations},
+        "evaluations": {path.stem: title for path, title in evaluations.items()},
     }
 
 

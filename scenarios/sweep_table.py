@@ -21,7 +21,7 @@ def tidy(sweep: Sweep, results: Sequence[PointResult]) -> list[dict[str, Any]]:
 
     All rows have the same columns in the same order.
     """
-    figures = [dict(_flat(result.figures or {})) for result in results]
+    figures = [dict(flat(result.figures or {})) for result in results]
     names = [
         name for name in dict.fromkeys(name for row in figures for name in row) if name not in sweep.keys
     ]
@@ -54,11 +54,11 @@ def write_table(rows: Sequence[Row], path: Path) -> list[Path]:
     return [path, beside]
 
 
-def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Figures by dotted name. Free text, such as a reason with its number, is no column's name."""
     for name, value in content.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         elif " " not in name and f"{prefix}{name}" != "title" and not isinstance(value, list):
             yield f"{prefix}{name}", value
 

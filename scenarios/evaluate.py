@@ -1,0 +1,253 @@
+"""Defences beside each other: what each stops and what it costs, with intervals over seeds.
+
+An evaluation is a sweep underneath: one block of points for the base scenario as it is, and one for the base
+with each defence's settings, each with the same seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BeforeValidator, Field, PositiveInt
+from scipy.stats import t as student
+
+from fedsim.errors import UserError
+from fedsim.progress import Progress, silent
+from fedsim.settings import Settings
+from scenarios.scenario import checked, read_toml
+from scenarios.sweep import Point, Sweep, SweepFile
+from scenarios.sweep_run import PointResult, SweepDirectory, run_sweep
+from scenarios.sweep_table import flat
+from scenarios.workers import Workers
+
+NONE = "none"
+"""The base scenario as it is."""
+
+CHANCE = "disaggregation.baselines.counts_only_exact_fraction"
+SINGLED_OUT = "disaggregation.singled_out_fraction"
+ADVANTAGE = "disaggregation.advantage"
+COSINE = "disaggregation.update_cosine"
+ACCURACY = "training.test_accuracy"
+COUNT_ERROR = "analytics.count_error"
+MESSAGES = "messages.all"
+
+LEAKAGE = {
+    "disaggregation.exact_fraction": "exact columns",
+    CHANCE: "guess from counts",
+    ADVANTAGE: "advantage",
+    SINGLED_OUT: "singled out",
+    "disaggregation.certified_fraction": "certified",
+    COSINE: "update cosine",
+    "disaggregation.baselines.aggregate_update_cosine": "cosine, no attack",
+}
+UTILITY = {ACCURACY: "test accuracy", COUNT_ERROR: "error of counts", MESSAGES: "messages per round"}
+INFERENCE = {"psnr_db.disaggregated": "PSNR, dB", "auc.disaggregated": "AUC"}
+"""Ends of the names of figures that inference attacks add, where a scenario has any."""
+
+LITTLE = 0.05
+"""Leakage that does not count, and the difference in accuracy that is not worth a word."""
+
+
+def _settings(content: Any) -> Any:
+    """Nested tables as dotted keys, down to tables with a name, which are set as a whole."""
+    return dict(_leaves(content)) if isinstance(content, Mapping) else content
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        if isinstance(value, Mapping) and "name" not in value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+class Candidate(Settings):
+    """A defence: a name for the table, and the settings that make it, as in a scenario."""
+
+    name: str
+    set: Annotated[dict[str, Any], BeforeValidator(_settings), Field(min_length=1)]
+
+
+class EvaluationFile(Settings):
+    """What an evaluation file says: a base as in a sweep, how many seeds, and the defences."""
+
+    title: str
+    base: str | dict[str, Any]
+    seeds: PositiveInt = 3
+    defences: list[Candidate] = Field(min_length=1)
+    keep_runs: bool = True
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A checked evaluation: the sweep of all its points, and which of them belong to which defence."""
+
+    file: EvaluationFile
+    sweep: Sweep
+    points: Mapping[str, tuple[Point, ...]]
+
+    @classmethod
+    def load(cls, path: Path, overrides: Iterable[str] = ()) -> Evaluation:
+        """Read an evaluation file; `overrides` change its base. Any mistake is a `UserError` of one line."""
+        file, overrides = checked(EvaluationFile, read_toml(path), path), tuple(overrides)
+        names = [NONE, *(candidate.name for candidate in file.defences)]
+        if len(set(names)) < len(names):
+            raise UserError(f"{path}: defences: every name may stand there once, and {NONE} not at all")
+        blocks: dict[str, dict[str, Any]] = {NONE: {}}
+        blocks |= {candidate.name: candidate.set for candidate in file.defences}
+        seeds = list(range(1, file.seeds + 1))
+        vary = {
+            name: {**{key: [value] for key, value in block.items()}, "seed": seeds}
+            for name, block in blocks.items()
+        }
+
+        def planned(*chosen: dict[str, list[Any]]) -> Sweep:
+            sweep = SweepFile(title=file.title, base=file.base, vary=list(chosen), keep_runs=file.keep_runs)
+            return Sweep.plan(sweep, path, overrides)
+
+        points = {name: planned(block).points for name, block in vary.items()}
+        return cls(file, planned(*vary.values()), points)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure over seeds: its mean and the half width of its 95 % interval (None for a single seed)."""
+
+    mean: float
+    half_width: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Figure:
+        """By Student's t."""
+        if len(values) < 2:
+            return cls(float(values[0]), None)
+        spread = float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        return cls(float(np.mean(values)), spread * float(student.ppf(0.975, len(values) - 1)))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f}" + ("" if self.half_width is None else f" ± {self.half_width:.3f}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one defence: its figures by dotted name, over the points that did not fail."""
+
+    name: str
+    figures: Mapping[str, Figure]
+    results: tuple[PointResult, ...]
+
+    @classmethod
+    def of(cls, name: str, results: Iterable[PointResult]) -> Outcome:
+        """Every number that all the seeds have."""
+        results = tuple(results)
+        rows = [numbers(result.figures) for result in results if result.figures is not None]
+        shared = [key for key in (rows[0] if rows else ()) if all(key in row for row in rows)]
+        return cls(name, {key: Figure.of([row[key] for row in rows]) for key in shared}, results)
+
+    def mean(self, key: str) -> float | None:
+        """A figure's mean, if there is one."""
+        return self.figures[key].mean if key in self.figures else None
+
+
+def numbers(figures: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a result by dotted name, and the messages of a round added up."""
+    found = {
+        name: float(value)
+        for name, value in flat(figures)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    messages = [value for name, value in found.items() if name.startswith("messages.")]
+    return found | ({MESSAGES: sum(messages)} if messages else {})
+
+
+def evaluate(
+    evaluation: Evaluation,
+    directory: SweepDirectory,
+    workers: Workers | None = None,
+    progress: Progress = silent,
+) -> list[Outcome]:
+    """Run what is not done yet; outcomes in the order of the file, the undefended base first."""
+    results = {r.point.name: r for r in run_sweep(evaluation.sweep, directory, workers, progress)}
+    return [
+        Outcome.of(name, (results[point.name] for point in points))
+        for name, points in evaluation.points.items()
+    ]
+
+
+def columns(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """The figures of the table and their headings: leakage, inference where configured, utility."""
+    inference = {
+        name: f"{name.rsplit('.', 3)[-3]} {label}"
+        for outcome in outcomes
+        for name in outcome.figures
+        for end, label in INFERENCE.items()
+        if name.endswith(f".{end}")
+    }
+    return {**LEAKAGE, **inference, **UTILITY}
+
+
+def table(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Tidy rows, one per defence and figure: mean, half width of the interval, and number of seeds."""
+    return [
+        {
+            "defence": outcome.name,
+            "figure": name,
+            "mean": figure.mean,
+            "half_width_95": figure.half_width,
+            "seeds": sum(result.figures is not None for result in outcome.results),
+        }
+        for outcome in outcomes
+        for name, figure in outcome.figures.items()
+    ]
+
+
+def sentence(outcome: Outcome, none: Outcome) -> str:
+    """What a defence stops and what it costs, in words that its figures give."""
+    if not outcome.figures:
+        return f"{outcome.name} failed: {outcome.results[0].reason}"
+    if not none.figures:
+        return f"{outcome.name}: there is nothing to compare it with"
+    return f"{outcome.name} {_stopped(outcome, none)}; {_costs(outcome, none)}."
+
+
+def _stopped(outcome: Outcome, none: Outcome) -> str:
+    before, after = none.figures[SINGLED_OUT], outcome.figures[SINGLED_OUT]
+    change = f"{_percent(after.mean)} of the clients are singled out instead of {_percent(before.mean)}"
+    if before.mean <= LITTLE:
+        verdict = f"has nothing to stop: {_percent(before.mean)} of the clients are singled out without it"
+    elif after.mean <= LITTLE:
+        verdict = f"stops the attack: {change}"
+    elif after.mean >= before.mean - LITTLE:
+        verdict = f"does not stop the attack: {change}"
+    else:
+        verdict = f"weakens the attack: {change}"
+        if after.mean + (after.half_width or 0) >= before.mean - (before.half_width or 0):
+            verdict += ", which these seeds do not settle"
+    chance = outcome.mean(CHANCE) or 0.0
+    if chance > LITTLE:
+        verdict += f" (a guess from the counts gets {_percent(chance)} of the columns)"
+    return verdict
+
+
+def _costs(outcome: Outcome, none: Outcome) -> str:
+    costs = []
+    accuracy = (outcome.mean(ACCURACY) or 0.0) - (none.mean(ACCURACY) or 0.0)
+    if abs(accuracy) > LITTLE / 5:
+        costs.append(f"{100 * accuracy:+.1f} points of test accuracy")
+    error = outcome.mean(COUNT_ERROR)
+    if error is None:
+        costs.append("no counts to publish")
+    elif error > (none.mean(COUNT_ERROR) or 0.0) + 1e-3:
+        costs.append(f"counts that are off by {error:.2g} on average")
+    messages = (outcome.mean(MESSAGES) or 0.0) - (none.mean(MESSAGES) or 0.0)
+    if abs(messages) > 0.05:
+        costs.append(f"{messages:+.1f} messages per round")
+    return "the price: " + (", ".join(costs) or "nothing that was measured")
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.0f} %"

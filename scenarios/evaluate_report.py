@@ -1,0 +1,89 @@
+"""The page of an evaluation: the frontier, a sentence and a row per defence, and links to every run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from scenarios.evaluate import ACCURACY, SINGLED_OUT, Evaluation, Outcome, columns, sentence
+from scenarios.pages import image, render
+from scenarios.scenario import Scenario
+from scenarios.sweep_run import PointResult, SweepDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
+
+
+def render_evaluation(evaluation: Evaluation, outcomes: Sequence[Outcome], directory: SweepDirectory) -> str:
+    """One page; nothing on it but what the points' figures say."""
+    none, *defended = outcomes
+    shown = columns(outcomes)
+    return render(
+        "evaluation.html.j2",
+        title=evaluation.file.title,
+        seeds=evaluation.file.seeds,
+        fixed=_is_fixed(evaluation),
+        headings=list(shown.values()),
+        picture=image(draw(outcomes)) if any(o.figures for o in outcomes) else "",
+        sentences=[sentence(outcome, none) for outcome in defended],
+        rows=[
+            {
+                "name": outcome.name,
+                "cells": [str(outcome.figures[key]) if key in outcome.figures else "–" for key in shown],
+                "runs": [_run(result, directory) for result in outcome.results],
+            }
+            for outcome in outcomes
+        ],
+    )
+
+
+def _is_fixed(evaluation: Evaluation) -> bool:
+    settings = evaluation.sweep.points[0].settings
+    return isinstance(settings, Scenario) and settings.federation.server_model == "fixed"
+
+
+def _run(result: PointResult, directory: SweepDirectory) -> dict[str, Any]:
+    report = directory.point(result.point).report.relative_to(directory.path).as_posix()
+    return {"seed": result.point.settings.seed, "link": report, "reason": result.reason}
+
+
+def frontier(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those that no other beats in both: less leakage at no less accuracy; from least leakage upwards."""
+    placed = sorted(
+        (o for o in outcomes if SINGLED_OUT in o.figures and ACCURACY in o.figures),
+        key=lambda o: (o.figures[SINGLED_OUT].mean, -o.figures[ACCURACY].mean),
+    )
+    best: list[Outcome] = []
+    for outcome in placed:
+        if not best or outcome.figures[ACCURACY].mean > best[-1].figures[ACCURACY].mean:
+            best.append(outcome)
+    return best
+
+
+def draw(outcomes: Sequence[Outcome]) -> Picture:
+    """Clients singled out against test accuracy; the line joins what nothing else beats in both."""
+    from matplotlib.figure import Figure as Picture
+
+    picture = Picture(figsize=(10, 5), layout="constrained")
+    axes = picture.subplots()
+    line = [(o.figures[SINGLED_OUT].mean, o.figures[ACCURACY].mean) for o in frontier(outcomes)]
+    axes.plot(*zip(*line, strict=True), color="#b8b8b8", lw=1, zorder=0) if line else None
+    for number, outcome in enumerate(outcomes):
+        if SINGLED_OUT in outcome.figures and ACCURACY in outcome.figures:
+            leak, accuracy = outcome.figures[SINGLED_OUT], outcome.figures[ACCURACY]
+            axes.errorbar(
+                leak.mean,
+                accuracy.mean,
+                xerr=leak.half_width,
+                yerr=accuracy.half_width,
+                marker="o",
+                ls="",
+                capsize=2,
+                elinewidth=0.8,
+                color=f"C{number % 10}",
+                label=outcome.name,
+            )
+    axes.set(xlabel="leakage: clients singled out", ylabel="utility: test accuracy", xlim=(-0.05, 1.05))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return picture
