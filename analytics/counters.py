@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
-from fedsim.flower import client_number
+from fedsim.flower import client_number, metrics_in
 
 ENROL = "query.enrol"
 """Message type that asks a device for its number, so that it can be asked by name."""
@@ -71,7 +71,7 @@ def answer_count_queries(app: ClientApp) -> None:
 def _counter(context: Context) -> dict[str, int]:
     if _STATE not in context.state:
         return {"total": 0, "answered-total": 0, "answered-rounds": 0}
-    return {key: int(value) for key, value in context.state.metric_records[_STATE].items()}  # type: ignore[arg-type]
+    return {key: int(value) for key, value in metrics_in(context.state, _STATE).items()}  # type: ignore[arg-type]
 
 
 def _remember(context: Context, **changes: int) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedsim.flower import client_number, parameters_of, round_number, vector_record
+from fedsim.flower import client_number, metrics_in, parameters_of, round_number, vector_record
 
 _READ, _STRIKE = "read_diary", "strike_diary"
 _TOTAL, _LATEST, _NOTES = "diary-total", "diary-latest", "diary-notes"
@@ -40,7 +40,7 @@ def diary_mod(message: Message, context: Context, call_next: ClientAppCallable) 
     reply = call_next(message, context)
     if message.metadata.message_type == "train" and not reply.has_error():
         _settle(context)
-        context.state[_LATEST] = reply.content.array_records["arrays"]
+        context.state[_LATEST] = reply.content["arrays"]
         _note(context, latest_round=round_number(message))
     return reply
 
@@ -95,16 +95,15 @@ def _settle(context: Context) -> None:
     if notes["latest-round"] == _NO_ROUND:
         return
     latest = parameters_of(context.state[_LATEST])
-    before = context.state.array_records.get(_TOTAL, ArrayRecord())
-    total = parameters_of(before) if before else np.zeros_like(latest)
-    context.state[_TOTAL] = vector_record(total + latest)
+    total = parameters_of(context.state[_TOTAL]) + latest if _TOTAL in context.state else latest
+    context.state[_TOTAL] = vector_record(total)
     _note(context, latest_round=_NO_ROUND, rounds=notes["rounds"] + 1)
 
 
 def _notes(context: Context) -> dict[str, int]:
     if _NOTES not in context.state:
         return {"latest-round": _NO_ROUND, "rounds": 0}
-    return {key: int(value) for key, value in context.state.metric_records[_NOTES].items()}  # type: ignore[arg-type]
+    return {key: int(value) for key, value in metrics_in(context.state, _NOTES).items()}  # type: ignore[arg-type]
 
 
 def _note(context: Context, *, latest_round: int, rounds: int | None = None) -> None:

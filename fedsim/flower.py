@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 # Flower reports usage over the network unless told not to, and reads this when it is imported.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.common.constant import SType
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
@@ -45,6 +45,13 @@ def enter_local_task() -> None:
 def client_number(context: Context) -> int:
     """The number of the client that runs in this context: its partition of the data."""
     return int(context.node_config["partition-id"])
+
+
+def metrics_in(records: RecordDict, key: str) -> MetricRecord:
+    """The metrics under a key. Flower's own `metric_records` copies all of them to hand out one."""
+    record = records[key]
+    assert isinstance(record, MetricRecord)
+    return record
 
 
 def round_number(message: Message) -> int:

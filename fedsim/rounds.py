@@ -11,7 +11,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedsim.flower import WEIGHT, record_vector
+from fedsim.flower import WEIGHT, metrics_in, record_vector
 from fedsim.replies import delivered
 
 
@@ -89,4 +89,4 @@ class IdealRound:
 
 
 def _weight(reply: Message) -> float:
-    return float(reply.content.metric_records["metrics"][WEIGHT])  # type: ignore[arg-type]
+    return float(metrics_in(reply.content, "metrics")[WEIGHT])  # type: ignore[arg-type]
