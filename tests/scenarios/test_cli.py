@@ -30,7 +30,18 @@ def test_help_needs_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("run", "deploy", "attack", "report", "list", "data", "sweep", "audit", "forecast", "evaluate"):
+    for command in (
+        "run",
+        "deploy",
+        "attack",
+        "report",
+        "list",
+        "data",
+        "sweep",
+        "audit",
+        "forecast",
+        "evaluate",
+    ):
         assert f" {command} " in done.stdout
 
 
