@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from fedsim.data import ImageData, Owned
 from fedsim.federation import ClientSettings
 from fedsim.models import Model
 from fedsim.seeds import Stage, stream
+from fedsim.spool import Spool
 from fedsim.stacked import Descent, Stack, in_layout, stages_of
 from fedsim.training import FlatModel, as_input, images_used, initial_model, local_update, local_updates
 from fedsim.workers import Workers
@@ -42,6 +44,7 @@ class Trainer:
     An update depends on the seed, the client, the round and the model that was sent. How it is computed,
     alone or together with others, changes its last digits only. Who trains together depends on who is invited
     and on nothing else, so that the same run gives the same bytes with any number of worker processes.
+    What a `spool` holds is not computed again; the trainer with the most epochs of those in it fills it.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Trainer:
         settings: ClientSettings,
         seed: int,
         workers: int = 1,
+        spool: Spool | None = None,
     ) -> None:
         # The networks are small: one thread is fastest, and sums come out the same on every machine.
         torch.set_num_threads(1)
@@ -67,8 +71,11 @@ class Trainer:
         self._scratch = FlatModel(module)
         self._workers = Workers[Chunk](workers, self._train)
         self._sent: NDArray[np.float32] | None = None
-        self._start = _shared(1, self._scratch.dim)[0]
-        self._rows = _shared(len(owned), self._scratch.dim)
+        self._start = _shared(self._scratch.dim)
+        self._spool = spool
+        own = settings.local_epochs
+        self._marks = tuple(number for number in (spool.epochs if spool else (own,)) if number <= own)
+        self._rows = _shared(len(owned), len(self._marks), self._scratch.dim)
         self._ready: dict[tuple[int, int], int] = {}
 
     def images_used(self, client: int) -> int:
@@ -77,10 +84,12 @@ class Trainer:
 
     def update(self, client: int, round_index: int, start: NDArray[np.float32]) -> NDArray[np.float32]:
         """A client's update in a round, (dim,) float32, if it is sent the model `start`."""
+        if self._spool is not None and self._spool.holds(client, round_index, start):
+            return self._spool.read(client, round_index, self.settings.local_epochs)
         row = self._ready.pop((client, round_index), None)
         # Within a round all devices are sent the same object, which is quicker to see than the same numbers.
         if row is not None and (start is self._sent or np.array_equal(start, self._start)):
-            update: NDArray[np.float32] = self._rows[row].copy()
+            update: NDArray[np.float32] = self._rows[row, -1].copy()
             return update
         return self._alone(client, round_index, start)
 
@@ -88,13 +97,19 @@ class Trainer:
         """Compute the updates of all these clients, which will be asked for one by one."""
         self._start[:] = self._sent = start
         trains = self.settings.failures.trains
-        chunks = self._chunks([c for c in clients if trains(self.seed, c, round_index)], round_index)
+        training = [client for client in clients if trains(self.seed, client, round_index)]
+        if self._spool is not None:
+            training = [c for c in training if not self._spool.holds(c, round_index, start)]
+        chunks = self._chunks(training, round_index)
         self._workers.run(chunks)
         self._ready = {
             (client, round_index): chunk.row + place
             for chunk in chunks
             for place, client in enumerate(chunk.clients)
         }
+        if self._spool is not None and self._marks == self._spool.epochs:
+            for (client, _), row in self._ready.items():
+                self._spool.write(client, round_index, start, self._rows[row])
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +142,7 @@ class Trainer:
         rows = self._rows[chunk.row : chunk.row + len(chunk.clients)]
         if self._stages is None:
             for row, client in zip(rows, chunk.clients, strict=True):
-                row[:] = self._alone(client, chunk.round_index, self._start)
+                row[:] = self._alone(client, chunk.round_index, self._start, self._marks)
             return
         local_updates(
             self._stack(len(chunk.clients)),
@@ -137,10 +152,13 @@ class Trainer:
             owned=[self._owned[client] for client in chunk.clients],
             settings=self.settings,
             rngs=[self._rng(client, chunk.round_index) for client in chunk.clients],
+            marks=self._marks,
             out=torch.from_numpy(rows),
         )
 
-    def _alone(self, client: int, round_index: int, start: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _alone(
+        self, client: int, round_index: int, start: NDArray[np.float32], marks: Sequence[int] = ()
+    ) -> NDArray[np.float32]:
         mine = self._owned[client]
         return local_update(
             self._scratch,
@@ -149,6 +167,7 @@ class Trainer:
             labels=torch.from_numpy(self._labels[mine]),
             settings=self.settings,
             rng=self._rng(client, round_index),
+            marks=marks,
         )
 
     def _stack(self, copies: int) -> Stack:
@@ -166,6 +185,6 @@ class Trainer:
         return stream(self.seed, Stage.CLIENT, client, round_index)
 
 
-def _shared(rows: int, dim: int) -> NDArray[np.float32]:
-    """(rows, dim) float32 that this process shares with those forked off later; costs what is written to."""
-    return np.frombuffer(mmap.mmap(-1, 4 * rows * dim), dtype=np.float32).reshape(rows, dim)
+def _shared(*shape: int) -> NDArray[np.float32]:
+    """Float32 that this process shares with those forked off later; takes the memory that is written to."""
+    return np.frombuffer(mmap.mmap(-1, 4 * math.prod(shape)), dtype=np.float32).reshape(shape)

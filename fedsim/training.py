@@ -107,17 +107,20 @@ def local_update(
     labels: torch.Tensor,
     settings: LocalWork,
     rng: np.random.Generator,
+    marks: Sequence[int] = (),
 ) -> NDArray[np.float32]:
     """Train from `start` on a client's images; return the model difference, (dim,) float32.
 
     Runs through the `epochs` in batches, the last of which may be smaller. `model` is scratch space: nothing
-    of one client survives into the next call.
+    of one client survives into the next call. With `marks`, numbers of epochs in ascending order, it returns
+    the difference after each of them, (marks, dim).
     """
     model.load(start)
     model.module.train()
     weights, gradient = model.vector, model.gradient
     velocity = torch.zeros_like(weights)
-    for order in epochs(len(labels), settings, rng):
+    passed = []
+    for number, order in enumerate(epochs(len(labels), settings, rng), start=1):
         for batch in torch.split(torch.from_numpy(order), settings.batch_size):
             loss = nn.functional.cross_entropy(model.module(images[batch]), labels[batch])
             gradient.zero_()
@@ -125,7 +128,9 @@ def local_update(
             # What torch.optim.SGD does; that class imports torch's compiler, which takes seconds.
             velocity.mul_(settings.momentum).add_(gradient)
             weights.sub_(velocity, alpha=settings.lr)
-    return model.read() - start
+        if number in marks:
+            passed.append(model.read() - start)
+    return np.stack(passed) if marks else model.read() - start
 
 
 def local_updates(
@@ -137,9 +142,10 @@ def local_updates(
     owned: Sequence[NDArray[np.int64]],
     settings: LocalWork,
     rngs: Sequence[np.random.Generator],
+    marks: Sequence[int],
     out: torch.Tensor,
 ) -> None:
-    """The same for as many clients as the stack has copies, all at once: `out` (clients, dim).
+    """The same for as many clients as the stack has copies, all at once: `out` (clients, marks, dim).
 
     `images` are bytes in the stack's layout, `owned` the positions of each client's images, of which all use
     equally many. A client's update is what `local_update` computes, up to rounding.
@@ -147,8 +153,9 @@ def local_updates(
     with torch.inference_mode():
         stack.restart(start)
         clients = [epochs(len(mine), settings, rng) for mine, rng in zip(owned, rngs, strict=True)]
-        for orders in zip(*clients, strict=True):
+        for number, orders in enumerate(zip(*clients, strict=True), start=1):
             chosen = np.stack([mine[order] for mine, order in zip(owned, orders, strict=True)])
             for batch in torch.split(torch.from_numpy(chosen), settings.batch_size, dim=1):
                 stack.step(scaled(images[batch]), labels[batch])
-        stack.progress(start, out=out)
+            if number in marks:
+                stack.progress(start, out=out[:, marks.index(number)])

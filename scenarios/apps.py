@@ -9,12 +9,13 @@ from flwr.clientapp import ClientApp
 
 from analytics.counters import answer_count_queries, counting_mod
 from fedsim.client import build_client_app
+from fedsim.spool import Spool
 from fedsim.trainer import Trainer
 from scenarios.scenario import parse_scenario
 from scenarios.world import World
 
 
-def trainer(world: World, workers: int = 1) -> Trainer:
+def trainer(world: World, workers: int = 1, spool: Spool | None = None) -> Trainer:
     """Who trains for the devices of a world."""
     return Trainer(
         data=world.data,
@@ -23,6 +24,7 @@ def trainer(world: World, workers: int = 1) -> Trainer:
         settings=world.scenario.clients,
         seed=world.scenario.seed,
         workers=workers,
+        spool=spool,
     )
 
 

@@ -11,6 +11,7 @@ from fedsim.errors import UserError
 if TYPE_CHECKING:
     from flwr.serverapp import ServerApp
 
+    from fedsim.spool import Spool
     from scenarios.world import World
 
 
@@ -55,9 +56,13 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True)
 class Inline:
-    """The inline engine with that many processes that train, this one among them; None: one per core."""
+    """The inline engine with that many processes that train, this one among them; None: one per core.
+
+    Runs that differ in nothing but their local epochs may share a `spool`.
+    """
 
     workers: int | None = None
+    spool: Spool | None = None
 
     def run(self, server_app: ServerApp, world: World) -> None:
         """Run a federation to its end."""
@@ -66,5 +71,6 @@ class Inline:
         from scenarios.apps import client_app, trainer
 
         clients = world.scenario.federation.clients
-        with trainer(world, cores() if self.workers is None else self.workers) as training:
+        workers = cores() if self.workers is None else self.workers
+        with trainer(world, workers, self.spool) as training:
             run_inline(server_app, client_app(world, training), clients=clients, prepare=training.prepare)

@@ -1,0 +1,50 @@
+"""One training for several numbers of local epochs.
+
+Under a fixed model a client's update depends on the seed, the client and the round, and an update after 64
+epochs passes through those after 1, 2, 4, … on its way. So federations that differ in `clients.local_epochs`
+alone need one training, the longest. Everything else, from messages and masks to counts and diaries, runs
+for each of them as ever, and leaves the same bytes as if each had trained on its own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fedsim.progress import Progress, silent
+from fedsim.spool import Spool
+from scenarios.engine import Inline
+from scenarios.run_directory import RunDirectory
+from scenarios.runner import Result, train_run
+from scenarios.scenario import Scenario
+from scenarios.world import World
+
+
+def without_epochs(scenario: Scenario) -> Scenario:
+    """The scenario with one local epoch: equal for two that may share a training, given a fixed model."""
+    clients = scenario.clients.model_copy(update={"local_epochs": 1})
+    return scenario.model_copy(update={"title": "", "clients": clients})
+
+
+def train_shared_epochs(
+    runs: Sequence[tuple[Scenario, RunDirectory]],
+    *,
+    workers: int | None = None,
+    progress: Progress = silent,
+) -> Iterator[tuple[RunDirectory, Result]]:
+    """Simulate scenarios that differ in their local epochs, the longest first; a result as each is there.
+
+    Until the last of them is done, every update is kept in a temporary folder beside the first run:
+    participations × dim × 4 bytes for each number of epochs.
+    """
+    if len({without_epochs(scenario) for scenario, _ in runs}) != 1:
+        raise ValueError("these scenarios differ in more than their local epochs")
+    if runs[0][0].federation.server_model != "fixed":
+        raise ValueError("a model that moves takes another way for every number of epochs")
+    longest_first = sorted(runs, key=lambda run: -run[0].clients.local_epochs)
+    with tempfile.TemporaryDirectory(dir=runs[0][1].path.parent, prefix=".updates-") as folder:
+        spool = Spool(Path(folder), sorted({scenario.clients.local_epochs for scenario, _ in runs}))
+        for scenario, directory in longest_first:
+            engine = Inline(workers, spool)
+            yield directory, train_run(World.prepare(scenario), directory, engine=engine, training=progress)

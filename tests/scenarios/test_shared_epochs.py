@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from torch import nn
+
+from scenarios.engine import Inline
+from scenarios.run_directory import RunDirectory
+from scenarios.runner import train_run
+from scenarios.scenario import load_scenario
+from scenarios.shared_epochs import train_shared_epochs
+from scenarios.world import World
+
+FILES = ("transcript/aggregates.npy", "transcript/rounds.csv", "truth/participation.npy", "truth/updates.npy")
+
+
+def scenarios(file, *overrides):
+    few = ("federation.rounds=4", "clients.batch_size=8", "clients.failures.lost=0.2")
+    return {
+        epochs: load_scenario(file, [*few, f"clients.local_epochs={epochs}", *overrides])
+        for epochs in (2, 5, 1)
+    }
+
+
+def unknown_network(image_shape, classes):
+    """One that clients cannot be trained together with."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4), nn.Tanh(), nn.Linear(4, classes))
+
+
+def folder(path):
+    return RunDirectory.create(path, replace=False)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        'model={ name = "mlp", hidden = 8 }',
+        "model={ name = 'custom', factory = 'test_shared_epochs:unknown_network' }",
+    ],
+)
+def test_one_training_leaves_the_bytes_of_many(model, scenario_file, tmp_path, monkeypatch):
+    family = scenarios(scenario_file, model, "federation.clients=4", "clients.momentum=0.5")
+    for epochs, scenario in family.items():
+        train_run(World.prepare(scenario), folder(tmp_path / f"alone-{epochs}"), engine=Inline(1))
+    runs = [(scenario, folder(tmp_path / f"shared-{epochs}")) for epochs, scenario in family.items()]
+
+    trained = []
+    from fedsim.trainer import Trainer
+
+    original = Trainer._train
+    monkeypatch.setattr(
+        Trainer,
+        "_train",
+        lambda self, chunk: (trained.append(self.settings.local_epochs), original(self, chunk)),
+    )
+    done = [directory.path.name for directory, _ in train_shared_epochs(runs, workers=1)]
+    assert done == ["shared-5", "shared-2", "shared-1"]
+    assert set(trained) == {5}
+    for epochs in family:
+        for name in FILES:
+            alone, shared = (tmp_path / f"{kind}-{epochs}" / name for kind in ("alone", "shared"))
+            assert alone.read_bytes() == shared.read_bytes(), (epochs, name)
+    sums = [np.load(tmp_path / f"shared-{epochs}" / FILES[0]) for epochs in (1, 2, 5)]
+    assert np.linalg.norm(sums[0]) < np.linalg.norm(sums[1]) < np.linalg.norm(sums[2])
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_only_what_can_be_shared_is(scenario_file, tmp_path):
+    family = scenarios(scenario_file)
+    other = load_scenario(scenario_file, ["clients.local_epochs=3", "clients.lr=0.5"])
+    moving = load_scenario(scenario_file, ["federation.server_model=updated"])
+    with pytest.raises(ValueError, match="more than their local epochs"):
+        list(train_shared_epochs([(family[1], folder(tmp_path / "a")), (other, folder(tmp_path / "b"))]))
+    with pytest.raises(ValueError, match="model that moves"):
+        list(train_shared_epochs([(moving, folder(tmp_path / "c"))]))
