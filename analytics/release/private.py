@@ -32,10 +32,13 @@ class Private(Policy):
         count = counts.count.copy()
         if known.any():
             count[known] = self._mechanism()(count[known].astype(np.int64).tolist())
-        # The variance of the two-sided geometric distribution, which the discrete Laplace noise has.
+        return replace(counts, count=count, noise_sd=np.hypot(counts.sd, self.noise_sd))
+
+    @property
+    def noise_sd(self) -> float:
+        """Of the discrete Laplace distribution, which is a difference of two geometric ones."""
         ratio = np.exp(-self.epsilon)
-        sd = np.sqrt(2 * ratio) / (1 - ratio)
-        return replace(counts, count=count, noise_sd=np.hypot(counts.sd, sd))
+        return float(np.sqrt(2 * ratio) / (1 - ratio))
 
     def statement(self, counts: ParticipationReport) -> Statement:
         """Also ε for one participation in all counts, and for all that a device did, by basic composition.

@@ -22,6 +22,8 @@ from fedsim.settings import Settings
 
 SMALL = 4
 """Variance of counts over the variance of their errors from which a search makes good use of them."""
+KNOWN_ZEROS = 0.05
+"""Part of the entries that counts have to fix at zero for message passing to tell how sure it is."""
 FEW = 8
 """One in so many clients may be left for a mixed-integer program; more are a hard problem for it too."""
 
@@ -33,9 +35,10 @@ class Auto(Settings):
     rounding. What projections leave goes to a mixed-integer program where that has a chance: complete
     counts, and few clients left. They share `repair_time_limit_s`; 0 leaves them unresolved. How far a
     program gets within a limit depends on the machine, so that a recovery is reproducible everywhere only
-    without it or when nobody is left. Where counts have errors or gaps and leave clients unresolved, columns
-    are also sought without them, and counts only say whose is which; the attempt that resolves more stays.
-    Where errors drown the counts that is tried first: it is much quicker. `workers` are the projections' own.
+    without it or when nobody is left. Where counts have errors or gaps and leave clients unresolved, or noise
+    leaves most, columns are also sought without counts, which only say whose is which; the attempt that
+    resolves more stays. Where counts tell little that is tried first: it is much quicker, and surer.
+    `workers` are the projections' own.
     """
 
     name: Literal["auto"] = "auto"
@@ -53,17 +56,18 @@ class Auto(Settings):
         """A column and an outcome for every client; see `Columns`."""
         if problem.counts is None:
             return Blind().solve(problem, subspace, rng=rng, progress=progress)
+        complete, enough = problem.windows.complete, len(problem.clients)
+        if complete and subspace.exact:
+            return self._with_counts(problem, subspace, rng=rng, progress=progress)
         attempts = [self._with_counts, Blind().solve]
-        if problem.windows.complete:
-            attempts = attempts[:1]
-        elif not _informative(problem.windows):
+        if not _informative(problem.windows, noise=not subspace.exact):
             attempts.reverse()
-        results: list[Columns] = []
-        for solve in attempts:
-            results.append(solve(problem, subspace, rng=rng, progress=progress))
-            if _resolved(results[-1]) == len(problem.clients):
-                break
-        return max(results, key=_resolved)
+        elif complete:
+            enough //= 2
+        first = attempts[0](problem, subspace, rng=rng, progress=progress)
+        if _resolved(first) >= enough:
+            return first
+        return max(first, attempts[1](problem, subspace, rng=rng, progress=progress), key=_resolved)
 
     def _with_counts(
         self,
@@ -87,14 +91,20 @@ class Auto(Settings):
         return judge(problem, subspace, found, solver=self.name, workers=self.workers)
 
 
-def _informative(windows: Windows) -> bool:
-    """Whether the counts' errors are small beside the spread that counts have anyway."""
+def _informative(windows: Windows, *, noise: bool) -> bool:
+    """Whether a search with the counts is worth more than one without.
+
+    Under noise message passing needs entries that counts fix at zero: it measures its errors on them, and is
+    too sure of itself without. Otherwise the counts' own errors must be small beside what counts can tell.
+    """
+    if noise:
+        return bool((windows.known() == 0).mean() >= KNOWN_ZEROS)
     known = ~np.isnan(windows.count)
     if not known.any():
         return False
     lengths = np.broadcast_to(windows.lengths, windows.count.shape)[known]
     rate = float(np.clip(windows.count[known].sum() / lengths.sum(), 0, 1))
-    return bool((windows.sd[known] ** 2).mean() * SMALL <= (lengths * rate * (1 - rate)).mean())
+    return bool(SMALL * (windows.sd[known] ** 2).sum() <= lengths.sum() * rate * (1 - rate))
 
 
 def _resolved(columns: Columns) -> int:

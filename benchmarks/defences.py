@@ -1,0 +1,134 @@
+"""Defences on the quickstart scenario: what the attack still gets, and what it costs.
+
+    python -m benchmarks.defences batches | counts | updates
+
+Each table is over three seeds that were not used otherwise. Federations train once per seed and setting;
+policies for counts are applied to the same devices' answers.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scenarios.run_directory import RunDirectory
+from scenarios.runner import attack_run, honest_part, publish, run_scenario
+from scenarios.scenario import find_scenario, load_scenario
+from scenarios.world import World
+
+SEEDS = (9001, 9002, 9003)
+BATCHES = "federation.participation={ name = 'batches', batch_size = 4, per_round = 1 }"
+
+
+def run(folder: Path, *overrides: str) -> tuple[RunDirectory, dict[str, Any]]:
+    directory = RunDirectory.create(folder, replace=True)
+    world = World.prepare(load_scenario(find_scenario("quickstart"), overrides))
+    return directory, dict(run_scenario(world, directory))
+
+
+def row(name: str, results: Sequence[dict[str, Any]]) -> None:
+    def mean(section: str, *keys: str) -> str:
+        values = []
+        for result in results:
+            value: Any = result[section]
+            for key in keys:
+                value = value[key]
+            values.append(np.nan if value is None else float(value))
+        return f"{np.mean(values):.2f}"
+
+    cells = (
+        mean("disaggregation", "exact_fraction"),
+        mean("disaggregation", "exact_up_to_names"),
+        mean("disaggregation", "singled_out_fraction"),
+        mean("disaggregation", "advantage"),
+        mean("disaggregation", "update_cosine"),
+        mean("disaggregation", "baselines", "aggregate_update_cosine"),
+        mean("analytics", "count_error"),
+        mean("training", "test_accuracy"),
+    )
+    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def header() -> None:
+    names = (
+        "setting",
+        "exact",
+        "names aside",
+        "singled out",
+        "advantage",
+        "cosine",
+        "no attack",
+        "count error",
+    )
+    print(f"| {' | '.join(names)} | accuracy |")
+    print("|" + "---|" * 9)
+
+
+def batches(folder: Path) -> None:
+    header()
+    for rounds in (24, 48, 96, 192, 384):
+        for name, setting in (
+            ("random", "federation.participation={ name = 'cohort', size = 4 }"),
+            ("batches of 4", BATCHES),
+        ):
+            runs = [run(folder, f"seed={seed}", f"federation.rounds={rounds}", setting)[1] for seed in SEEDS]
+            row(f"{rounds} rounds, {name}", runs)
+
+
+def counts(folder: Path) -> None:
+    trained = [run(folder / str(seed), f"seed={seed}")[0] for seed in SEEDS]
+    header()
+    for release in (
+        "",
+        "{ name = 'private', epsilon = 10 }",
+        "{ name = 'private', epsilon = 1 }",
+        "{ name = 'private', epsilon = 0.1 }",
+        "{ name = 'gaussian', sd = 1 }",
+        "{ name = 'rounding', multiple = 4 }",
+        "{ name = 'threshold', limit = 3 }",
+        "{ name = 'drop', fraction = 0.5 }",
+        "{ name = 'coarsening', counts = 12 }",
+    ):
+        results = []
+        for directory in trained:
+            scenario = load_scenario(directory.scenario, [f"analytics.release=[{release}]"])
+            honest = {**honest_part(directory), "analytics": publish(scenario, directory)}
+            results.append(dict(attack_run(scenario, directory, honest)))
+        row(release or "exact", results)
+    off = [run(folder / f"{seed} off", f"seed={seed}", "analytics.collection=off")[1] for seed in SEEDS]
+    row("off", off)
+
+
+def updates(folder: Path) -> None:
+    header()
+    for defence in (
+        "",
+        "{ name = 'clipping', norm = 0.01 }",
+        "{ name = 'top_k', fraction = 0.05 }",
+        "{ name = 'quantisation', bits = 4 }",
+        "{ name = 'noise', sd = 0.0003 }",
+        "{ name = 'noise', sd = 0.001 }",
+        "{ name = 'local_dp', norm = 0.02, epsilon = 10 }",
+        "{ name = 'central_dp', norm = 0.02, noise_multiplier = 1 }",
+        "{ name = 'central_dp', norm = 0.02, noise_multiplier = 1, noise_on = 'model' }",
+    ):
+        results = [run(folder, f"seed={seed}", f"defences=[{defence}]")[1] for seed in SEEDS]
+        row(defence or "none", results)
+    row("data_fraction 0.5", [run(folder, f"seed={s}", "clients.data_fraction=0.5")[1] for s in SEEDS])
+
+
+def main() -> None:
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        {"batches": batches, "counts": counts, "updates": updates}[sys.argv[1]](Path(folder) / "run")
+    print(f"{time.process_time() - began:.0f} s CPU", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
