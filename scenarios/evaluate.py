@@ -158,7 +158,7 @@ def numbers(figures: Mapping[str, Any]) -> dict[str, float]:
     found = {
         name: float(value)
         for name, value in flat(figures)
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if name != "seed" and isinstance(value, int | float) and not isinstance(value, bool)
     }
     messages = [value for name, value in found.items() if name.startswith("messages.")]
     return found | ({MESSAGES: sum(messages)} if messages else {})

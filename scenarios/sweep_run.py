@@ -158,7 +158,7 @@ class _Run:
             if training is None:
                 self._queue.extend(self._attacks(points))
             else:
-                folder = self._directory.training(training).path
+                folder = self._directory.training(training).path.absolute()
                 self._queue.append(_Task(train_shared, (points[0].settings, folder), points))
         done, total = len(sweep.points) - sum(map(len, waiting.values())), len(sweep.points)
         self._progress(done, total)
@@ -177,7 +177,11 @@ class _Run:
 
     def _attacks(self, points: Iterable[Point]) -> list[_Task]:
         return [
-            _Task(run_point, (point.settings, self._directory.point(point).path, point.training), [point])
+            _Task(
+                run_point,
+                (point.settings, self._directory.point(point).path.absolute(), point.training),
+                [point],
+            )
             for point in points
         ]
 
