@@ -18,13 +18,8 @@ from scenarios.engine import Inline
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import Result, train_run
 from scenarios.scenario import Scenario
+from scenarios.sweep import AFTER_TRAINING
 from scenarios.world import World
-
-
-def without_epochs(scenario: Scenario) -> Scenario:
-    """The scenario with one local epoch: equal for two that may share a training, given a fixed model."""
-    clients = scenario.clients.model_copy(update={"local_epochs": 1})
-    return scenario.model_copy(update={"title": "", "clients": clients})
 
 
 def train_shared_epochs(
@@ -38,7 +33,9 @@ def train_shared_epochs(
     Until the last of them is done, every update is kept in a temporary folder beside the first run:
     participations × dim × 4 bytes for each number of epochs.
     """
-    if len({without_epochs(scenario) for scenario, _ in runs}) != 1:
+    excluded = {**AFTER_TRAINING, "clients": {"local_epochs"}}
+    first, *others = (scenario.model_dump(mode="json", exclude=excluded) for scenario, _ in runs)
+    if any(other != first for other in others):
         raise ValueError("these scenarios differ in more than their local epochs")
     if runs[0][0].federation.server_model != "fixed":
         raise ValueError("a model that moves takes another way for every number of epochs")

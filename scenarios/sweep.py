@@ -56,7 +56,8 @@ class SweepFile(Settings):
     their values, or several such tables: each stands for all its combinations, and points are those of the
     first, then those of the second, and so on. `figure` is what the page shows, over the keys in `axes`
     (the first two that vary, if not given). Without `keep_runs` only the figures and reports of finished
-    points are kept, not what they were made from.
+    points are kept, not what they were made from. With `share_epochs` points that differ in
+    `clients.local_epochs` only share the longest training, if the model is fixed.
     """
 
     title: str
@@ -70,6 +71,7 @@ class SweepFile(Settings):
     figure: str = "disaggregation.exact_fraction"
     axes: list[str] = Field(default=[], max_length=2)
     keep_runs: bool = True
+    share_epochs: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,14 @@ class Point:
         if isinstance(self.settings, Planted):
             return None
         return _digest(self.settings.model_dump(mode="json", exclude=AFTER_TRAINING))
+
+    @cached_property
+    def longer_training(self) -> str | None:
+        """The same without the number of local epochs, where it does not decide what is trained from."""
+        if isinstance(self.settings, Planted) or self.settings.federation.server_model != "fixed":
+            return self.training
+        excluded = {**AFTER_TRAINING, "clients": {"local_epochs"}}
+        return _digest(self.settings.model_dump(mode="json", exclude=excluded))
 
 
 @dataclass(frozen=True)

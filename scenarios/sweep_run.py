@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,12 +154,16 @@ class _Run:
         for point in sweep.points:
             if not self._directory.done(point):
                 waiting.setdefault(point.training, []).append(point)
-        for training, points in waiting.items():
-            if training is None:
+        for points in self._trained_at_once(sweep, waiting):
+            if points[0].training is None:
                 self._queue.extend(self._attacks(points))
             else:
-                folder = self._directory.training(training).path.absolute()
-                self._queue.append(_Task(train_shared, (points[0].settings, folder), points))
+                firsts = {point.training: point for point in reversed(points)}
+                trainings = [
+                    (point.settings, self._directory.training(str(name)).path.absolute())
+                    for name, point in firsts.items()
+                ]
+                self._queue.append(_Task(train_shared, (trainings,), points))
         done, total = len(sweep.points) - sum(map(len, waiting.values())), len(sweep.points)
         self._progress(done, total)
         for task, reason in self._finished():
@@ -174,6 +178,16 @@ class _Run:
                 if not sweep.file.keep_runs:
                     self._forget(point, last=not waiting[point.training])
             self._progress(done, total)
+
+    @staticmethod
+    def _trained_at_once(sweep: Sweep, waiting: Mapping[str | None, list[Point]]) -> list[list[Point]]:
+        """The points by training; with `share_epochs` by what trainings of different lengths share."""
+        if not sweep.file.share_epochs:
+            return [list(points) for points in waiting.values()]
+        families: dict[str | None, list[Point]] = {}
+        for points in waiting.values():
+            families.setdefault(points[0].longer_training, []).extend(points)
+        return list(families.values())
 
     def _attacks(self, points: Iterable[Point]) -> list[_Task]:
         return [
@@ -216,20 +230,31 @@ def _reason(future: Future[None]) -> str:
     return " ".join((str(error) if told else f"{type(error).__name__}: {error}").split())
 
 
-def train_shared(scenario: Scenario, folder: Path) -> None:
-    """Simulate what several points share, unless it is there already, from its checkpoint if there is one."""
+def train_shared(trainings: Sequence[tuple[Scenario, Path]]) -> None:
+    """Simulate what several points share, unless it is there already, from its checkpoint if there is one.
+
+    Several trainings differ in their local epochs only: the longest of them is done, and the others follow.
+    """
     from scenarios.runner import train_run
+    from scenarios.shared_epochs import train_shared_epochs
     from scenarios.world import World
 
-    if (folder / HONEST).exists():
-        return
-    run = RunDirectory(folder)
-    if not run.checkpoint.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        run = RunDirectory.create(folder, replace=False)
-    honest = train_run(World.prepare(scenario), run)
-    write_json(folder / HONEST, honest)
-    run.checkpoint.unlink(missing_ok=True)
+    runs = []
+    for scenario, folder in trainings:
+        run = RunDirectory(folder)
+        if (folder / HONEST).exists():
+            continue
+        if not run.checkpoint.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            run = RunDirectory.create(folder, replace=False)
+        runs.append((scenario, run))
+    if len(runs) > 1:
+        trained = train_shared_epochs(runs)
+    else:
+        trained = ((run, train_run(World.prepare(scenario), run)) for scenario, run in runs)
+    for run, honest in trained:
+        write_json(run.path / HONEST, honest)
+        run.checkpoint.unlink(missing_ok=True)
 
 
 def run_point(settings: Scenario | Planted, folder: Path, training: str | None) -> None:

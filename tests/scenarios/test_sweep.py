@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 import scenarios.runner
 from fedsim.errors import UserError
+from fedsim.trainer import Trainer
 from scenarios.planted import Planted
 from scenarios.scenario import load_scenario
 from scenarios.sweep import Sweep
@@ -278,3 +279,34 @@ def test_a_figure_that_is_none(fedsim, tmp_path):
     assert (done.status, len(done.stderr.splitlines())) == (2, 1)
     assert "figure: exact is no number of these results, expected one of window" in done.stderr
     assert (tmp_path / "runs/sweep/sweep.csv").exists()
+
+
+EPOCHS = """
+title = "Epochs"
+base = "small.toml"
+share_epochs = true
+vary.clients.local_epochs = [1, 3, 2]
+vary.federation.rounds = [8]
+vary.federation.server_model = ["MODEL"]
+"""
+
+
+def test_numbers_of_epochs_share_the_longest_training(plan, tmp_path, monkeypatch):
+    trained, train = [], Trainer._train
+    monkeypatch.setattr(
+        Trainer,
+        "_train",
+        lambda self, chunk: (trained.append(self.settings.local_epochs), train(self, chunk)),
+    )
+    sweep = plan(EPOCHS.replace("MODEL", "fixed"))
+    results = run_sweep(sweep, SweepDirectory.open(tmp_path / "sweep"))
+    assert [result.reason for result in results] == ["", "", ""]
+    assert set(trained) == {3}
+    assert len({result.figures["disaggregation"]["update_cosine"] for result in results}) == 3
+
+
+def test_a_moving_model_takes_another_way_for_every_number_of_epochs(plan):
+    for model, longer in (("fixed", 1), ("updated", 3)):
+        points = plan(EPOCHS.replace("MODEL", model)).points
+        assert len({point.longer_training for point in points}) == longer
+        assert len({point.training for point in points}) == 3
