@@ -72,13 +72,15 @@ def header() -> None:
 
 def batches(folder: Path) -> None:
     header()
-    for rounds in (24, 48, 96, 192, 384):
-        for name, setting in (
-            ("random", "federation.participation={ name = 'cohort', size = 4 }"),
-            ("batches of 4", BATCHES),
-        ):
-            runs = [run(folder, f"seed={seed}", f"federation.rounds={rounds}", setting)[1] for seed in SEEDS]
-            row(f"{rounds} rounds, {name}", runs)
+    settings = {"batches of 4": BATCHES, "random": "federation.participation={ name = 'cohort', size = 4 }"}
+    for server, rounds, name in (
+        *(("fixed", rounds, "batches of 4") for rounds in (24, 96, 384)),
+        ("fixed", 96, "random"),
+        ("updated", 96, "batches of 4"),
+        ("updated", 96, "random"),
+    ):
+        overrides = f"federation.rounds={rounds}", f"federation.server_model={server}", settings[name]
+        row(f"{name}, {server}, {rounds}", [run(folder, f"seed={seed}", *overrides)[1] for seed in SEEDS])
 
 
 def counts(folder: Path) -> None:

@@ -26,7 +26,10 @@ S = TypeVar("S", bound=Settings)
 
 
 class Scenario(Settings):
-    """The sections of a scenario file. Two equal scenarios give the same run, byte for byte."""
+    """The sections of a scenario file.
+
+    Two equal scenarios give the same run, byte for byte, but for the noise of `private` counts.
+    """
 
     title: str
     seed: NonNegativeInt = 0
