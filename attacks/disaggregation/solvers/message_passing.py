@@ -51,6 +51,11 @@ COOLING = 6
 """Iterations in which the assumed noise may fall by a factor e: evidence is believed slowly at first."""
 
 
+FITTING = 3 * COOLING
+"""Iterations in which the scales of updates and noise are fitted. Later fits would feed on their mistakes:
+doubt lowers the energy of updates, which raises doubt, until weak signals that were found are lost again."""
+
+
 class MessagePassing(Settings):
     """Joint recovery under noise, and with a model that moves from round to round.
 
@@ -192,7 +197,7 @@ class _Passing:
         sizes = state.expected.sum(axis=1) if self.cohort_sizes is None else self.cohort_sizes
         design = np.concatenate((state.expected, sizes[:, None]), axis=1)
         model = RoundModel(state.gram, design, doubt, state.scales, state.noise)
-        if state.iteration >= 2:
+        if 2 <= state.iteration < FITTING:
             model = model.fitted()
         others = LeaveOneOut(model)
         estimate, variance = self._detected(model, others, state.dimension)
