@@ -79,7 +79,13 @@ def batches(folder: Path) -> None:
         ("updated", 96, "batches of 4"),
         ("updated", 96, "random"),
     ):
-        overrides = f"federation.rounds={rounds}", f"federation.server_model={server}", settings[name]
+        # Full batches: with a fixed model updates never change, which is the easiest case for the attack.
+        overrides = (
+            f"federation.rounds={rounds}",
+            f"federation.server_model={server}",
+            settings[name],
+            "clients.batch_size=32",
+        )
         row(f"{name}, {server}, {rounds}", [run(folder, f"seed={seed}", *overrides)[1] for seed in SEEDS])
 
 
