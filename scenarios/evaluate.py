@@ -33,6 +33,7 @@ ADVANTAGE = "disaggregation.advantage"
 COSINE = "disaggregation.update_cosine"
 ACCURACY = "training.test_accuracy"
 COUNT_ERROR = "analytics.count_error"
+WINDOW, MISSING = "analytics.mean_window", "analytics.missing_fraction"
 MESSAGES = "messages.all"
 
 LEAKAGE = {
@@ -44,7 +45,13 @@ LEAKAGE = {
     COSINE: "update cosine",
     "disaggregation.baselines.aggregate_update_cosine": "cosine, no attack",
 }
-UTILITY = {ACCURACY: "test accuracy", COUNT_ERROR: "error of counts", MESSAGES: "messages per round"}
+UTILITY = {
+    ACCURACY: "test accuracy",
+    COUNT_ERROR: "error of counts",
+    WINDOW: "rounds per count",
+    MISSING: "rounds without count",
+    MESSAGES: "messages per round",
+}
 INFERENCE = {"psnr_db.disaggregated": "PSNR, dB", "auc.disaggregated": "AUC"}
 """Ends of the names of figures that inference attacks add, where a scenario has any."""
 
@@ -129,7 +136,9 @@ class Figure:
         return cls(float(np.mean(values)), spread * float(student.ppf(0.975, len(values) - 1)))
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f}" + ("" if self.half_width is None else f" ± {self.half_width:.3f}")
+        return f"{round(self.mean, 3) + 0.0:.3f}" + (
+            "" if self.half_width is None else f" ± {self.half_width:.3f}"
+        )
 
 
 @dataclass(frozen=True)
@@ -217,16 +226,16 @@ def sentence(outcome: Outcome, none: Outcome) -> str:
 def _stopped(outcome: Outcome, none: Outcome) -> str:
     before, after = none.figures[SINGLED_OUT], outcome.figures[SINGLED_OUT]
     change = f"{_percent(after.mean)} of the clients are singled out instead of {_percent(before.mean)}"
-    if before.mean <= LITTLE:
+    little = LITTLE + 1e-9  # one client of twenty is a little, however it is rounded
+    if before.mean <= little:
         verdict = f"has nothing to stop: {_percent(before.mean)} of the clients are singled out without it"
-    elif after.mean <= LITTLE:
+    elif after.mean <= little:
         verdict = f"stops the attack: {change}"
     elif after.mean >= before.mean - LITTLE:
         verdict = f"does not stop the attack: {change}"
     else:
         verdict = f"weakens the attack: {change}"
-        if after.mean + (after.half_width or 0) >= before.mean - (before.half_width or 0):
-            verdict += ", which these seeds do not settle"
+        verdict += _unsettled(before, after)
     chance = outcome.mean(CHANCE) or 0.0
     if chance > LITTLE:
         verdict += f" (a guess from the counts gets {_percent(chance)} of the columns)"
@@ -235,9 +244,16 @@ def _stopped(outcome: Outcome, none: Outcome) -> str:
 
 def _costs(outcome: Outcome, none: Outcome) -> str:
     costs = []
-    accuracy = (outcome.mean(ACCURACY) or 0.0) - (none.mean(ACCURACY) or 0.0)
-    if abs(accuracy) > LITTLE / 5:
-        costs.append(f"{100 * accuracy:+.1f} points of test accuracy")
+    before, after = none.figures[ACCURACY], outcome.figures[ACCURACY]
+    if abs(after.mean - before.mean) > LITTLE / 5:
+        points = f"{100 * (after.mean - before.mean):+.1f} points of test accuracy"
+        costs.append(points + _unsettled(before, after))
+    window, longer = none.mean(WINDOW), outcome.mean(WINDOW)
+    if window is not None and longer is not None and longer > 1.05 * window:
+        costs.append(f"a count for {longer:.3g} rounds instead of {window:.3g}")
+    missing = outcome.mean(MISSING)
+    if outcome.mean(COUNT_ERROR) is not None and missing and missing > (none.mean(MISSING) or 0.0) + 1e-3:
+        costs.append(f"{_percent(missing)} of the rounds without a count")
     error = outcome.mean(COUNT_ERROR)
     if error is None:
         costs.append("no counts to publish")
@@ -247,6 +263,12 @@ def _costs(outcome: Outcome, none: Outcome) -> str:
     if abs(messages) > 0.05:
         costs.append(f"{messages:+.1f} messages per round")
     return "the price: " + (", ".join(costs) or "nothing that was measured")
+
+
+def _unsettled(before: Figure, after: Figure) -> str:
+    """A remark where the two intervals overlap."""
+    overlap = abs(after.mean - before.mean) <= (before.half_width or 0) + (after.half_width or 0)
+    return " (these seeds do not settle it)" if overlap else ""
 
 
 def _percent(fraction: float) -> str:

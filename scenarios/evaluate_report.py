@@ -76,7 +76,7 @@ def draw(outcomes: Sequence[Outcome]) -> Picture:
                 accuracy.mean,
                 xerr=leak.half_width,
                 yerr=accuracy.half_width,
-                marker="o",
+                marker="os^"[number // 10 % 3],
                 ls="",
                 capsize=2,
                 elinewidth=0.8,

@@ -10,7 +10,9 @@ from scenarios.evaluate import (
     ACCURACY,
     COUNT_ERROR,
     MESSAGES,
+    MISSING,
     SINGLED_OUT,
+    WINDOW,
     Evaluation,
     Figure,
     Outcome,
@@ -34,7 +36,14 @@ set.federation.participation = { name = "batches", batch_size = 3 }
 
 
 def outcome(name, **figures):
-    names = {"leak": SINGLED_OUT, "accuracy": ACCURACY, "error": COUNT_ERROR, "messages": MESSAGES}
+    names = {
+        "window": WINDOW,
+        "missing": MISSING,
+        "leak": SINGLED_OUT,
+        "accuracy": ACCURACY,
+        "error": COUNT_ERROR,
+        "messages": MESSAGES,
+    }
     return Outcome(name, {names[key]: Figure(*value) for key, value in figures.items()}, ())
 
 
@@ -78,11 +87,18 @@ def test_sentences_say_what_the_figures_say():
     assert "weakens the attack: 50 %" in sentence(weak, none)
     assert "counts that are off by 1.5 on average, +2.0 messages per round" in sentence(weak, none)
     unsure = outcome("x", leak=(0.5, 0.6), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
-    assert "which these seeds do not settle; the price: no counts to publish" in sentence(unsure, none)
+    assert "(these seeds do not settle it); the price: no counts to publish" in sentence(unsure, none)
     useless = outcome("x", leak=(1.0, 0.0), accuracy=(0.5, 0.0), error=(0.0, 0.0), messages=(5.0, 0.0))
     assert "does not stop the attack" in sentence(useless, none)
     assert "the price: nothing that was measured" in sentence(useless, none)
     assert "has nothing to stop" in sentence(none, stopped)
+
+
+def test_fewer_counts_have_a_price():
+    rest = {"leak": (1.0, None), "accuracy": (0.5, None), "error": (0.0, None), "messages": (5.0, None)}
+    none = outcome("none", **rest, window=(6.0, None), missing=(0.0, None))
+    fewer = outcome("x", **rest, window=(30.0, None), missing=(0.25, None))
+    assert "a count for 30 rounds instead of 6, 25 % of the rounds without a count" in sentence(fewer, none)
 
 
 def test_the_frontier_is_what_nothing_beats():
