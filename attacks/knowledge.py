@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class Knowledge:
     class_names: tuple[str, ...]
     work: LocalWork
     auxiliary: Auxiliary
+    notes: dict[Hashable, Any] = field(default_factory=dict)
+    """What an attack has worked out from the above alone, and need not work out for every evidence."""
 
     @property
     def classes(self) -> int:

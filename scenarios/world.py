@@ -45,6 +45,7 @@ class World:
             federation.clients,
             scenario.clients.dataset_size,
             stream(seed, Stage.PARTITION),
+            data.train_attributes,
         )
         schedule = federation.participation.draw(
             federation.rounds, federation.clients, stream(seed, Stage.SCHEDULE)
@@ -53,15 +54,22 @@ class World:
         model = FlatModel(
             initial_model(scenario.model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL))
         )
-        knowledge = server_knowledge(scenario, data)
-        for attack in scenario.attack.inference:
-            attack.check(knowledge)
-            if max(attack.cohorts, default=1) > federation.clients:
+        world = cls(scenario, data, owned, schedule, model, model.read(), server_knowledge(scenario, data))
+        world.check_inference()
+        return world
+
+    def check_inference(self) -> None:
+        """A `UserError` about an inference attack that this world has nothing for."""
+        from scenarios.inference.judges import JUDGES
+
+        for attack in self.scenario.attack.inference:
+            attack.check(self.knowledge)
+            there, wanted = len(JUDGES[attack.kind].companions(self, attack)), max(attack.cohorts, default=0)
+            if wanted > there:
                 raise UserError(
-                    f"attack.inference: {attack.name}: cohorts: {max(attack.cohorts)} clients are more than "
-                    f"the {federation.clients} there are"
+                    f"attack.inference: {attack.name}: cohorts: {wanted} is too many: {there} clients can be "
+                    f"in such a cohort"
                 )
-        return cls(scenario, data, owned, schedule, model, model.read(), knowledge)
 
 
 def server_knowledge(scenario: Scenario, data: ImageData) -> Knowledge:

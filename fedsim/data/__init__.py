@@ -13,7 +13,7 @@ from fedsim.data.cifar100 import Cifar100
 from fedsim.data.folder import Folder
 from fedsim.data.image_data import ImageData
 from fedsim.data.lfw import Lfw
-from fedsim.data.partition import Dirichlet, Iid, Owned, Partition
+from fedsim.data.partition import Dirichlet, Iid, Owned, Partition, Property
 from fedsim.data.synthetic import Synthetic
 from fedsim.settings import BY_NAME
 
@@ -30,5 +30,6 @@ __all__ = [
     "Lfw",
     "Owned",
     "Partition",
+    "Property",
     "Synthetic",
 ]

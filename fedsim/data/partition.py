@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
+from fedsim.data.image_data import Attributes
 from fedsim.errors import UserError
 from fedsim.settings import BY_NAME, Settings
 
 Owned = list[NDArray[np.int64]]
 """Per client, the positions of its training images; clients may own different numbers of them."""
+
+NO_ATTRIBUTES: Attributes = {}
 
 SizeSpread = Annotated[float, Field(ge=0, lt=1)]
 """With 0.5, clients own between half and one and a half times `clients.dataset_size` images, each number
@@ -30,7 +33,12 @@ class Iid(Settings):
     size_spread: SizeSpread = 0.0
 
     def deal(
-        self, labels: NDArray[np.int64], clients: int, dataset_size: int, rng: np.random.Generator
+        self,
+        labels: NDArray[np.int64],
+        clients: int,
+        dataset_size: int,
+        rng: np.random.Generator,
+        attributes: Attributes = NO_ATTRIBUTES,
     ) -> Owned:
         """The positions in `labels` that each client owns."""
         sizes = _sizes(len(labels), clients, dataset_size, self.size_spread, rng)
@@ -52,7 +60,12 @@ class Dirichlet(Settings):
     size_spread: SizeSpread = 0.0
 
     def deal(
-        self, labels: NDArray[np.int64], clients: int, dataset_size: int, rng: np.random.Generator
+        self,
+        labels: NDArray[np.int64],
+        clients: int,
+        dataset_size: int,
+        rng: np.random.Generator,
+        attributes: Attributes = NO_ATTRIBUTES,
     ) -> Owned:
         """The positions in `labels` that each client owns."""
         sizes = _sizes(len(labels), clients, dataset_size, self.size_spread, rng)
@@ -71,7 +84,50 @@ class Dirichlet(Settings):
         return [owned[client] for client in range(clients)]
 
 
-Partition = Annotated[Iid | Dirichlet, Field(discriminator="name"), BY_NAME]
+class Property(Settings):
+    """Some clients' images have a property, and nobody else's: what property inference looks for.
+
+    A part `holders` of the clients, random ones, has the `attribute` in a part `share` of its images; the
+    others have no image with it. Otherwise images are drawn uniformly.
+    """
+
+    name: Literal["property"] = "property"
+    attribute: str
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    holders: Annotated[float, Field(gt=0, lt=1)] = 0.5
+
+    def deal(
+        self,
+        labels: NDArray[np.int64],
+        clients: int,
+        dataset_size: int,
+        rng: np.random.Generator,
+        attributes: Attributes = NO_ATTRIBUTES,
+    ) -> Owned:
+        """The positions in `labels` that each client owns."""
+        if self.attribute not in attributes:
+            known = ", ".join(attributes) or "none: these images have no attributes"
+            raise UserError(f"data.partition.attribute is {self.attribute!r}: expected one of {known}")
+        holders = np.zeros(clients, dtype=np.bool_)
+        holders[rng.permutation(clients)[: max(1, round(self.holders * clients))]] = True
+        with_it = np.where(holders, max(1, round(self.share * dataset_size)), 0)
+        having, lacking = (
+            rng.permutation(np.flatnonzero(attributes[self.attribute] == has)) for has in (True, False)
+        )
+        for needed, pile, word in ((with_it, having, "with"), (dataset_size - with_it, lacking, "without")):
+            if needed.sum() > len(pile):
+                raise UserError(
+                    f"data.partition: {clients} clients, {holders.sum()} of them with {self.attribute!r}, "
+                    f"need {needed.sum()} training images {word} it, but there are {len(pile)}"
+                )
+        parts = (
+            np.split(pile[: needed.sum()], np.cumsum(needed)[:-1])
+            for needed, pile in ((with_it, having), (dataset_size - with_it, lacking))
+        )
+        return [np.concatenate(pair) for pair in zip(*parts, strict=True)]
+
+
+Partition = Annotated[Iid | Dirichlet | Property, Field(discriminator="name"), BY_NAME]
 
 
 def _sizes(

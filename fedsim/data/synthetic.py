@@ -7,10 +7,11 @@ image, so that a small network has something to learn, and an inverted image som
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field as Between
 from pydantic import PositiveInt
 
 from fedsim.data.image_data import ImageData
@@ -33,14 +34,28 @@ class Synthetic(Source):
     name: Literal["synthetic"] = "synthetic"
     train_images: PositiveInt = 4000
     test_images: PositiveInt = 1000
+    planted: Annotated[float, Between(ge=0, lt=1)] = 0.0
+    """The part of the images with a planted property, the attribute `warm`: a red filter."""
     partition: Partition = Iid()
 
     def load(self, seed: int) -> ImageData:
         """The same images for the same seed; classes are equally likely."""
-        train, test = stream(seed, Stage.DATA).spawn(2)
+        train, test, plant = stream(seed, Stage.DATA).spawn(3)
         train_images, train_labels = _draw(self.train_images, train)
         test_images, test_labels = _draw(self.test_images, test)
-        return ImageData(train_images, train_labels, test_images, test_labels, CLASS_NAMES)
+        if not self.planted:
+            return ImageData(train_images, train_labels, test_images, test_labels, CLASS_NAMES)
+        warm = plant.random(self.train_images + self.test_images) < self.planted
+        train_warm, test_warm = warm[: self.train_images], warm[self.train_images :]
+        return ImageData(
+            _warmed(train_images, train_warm),
+            train_labels,
+            _warmed(test_images, test_warm),
+            test_labels,
+            CLASS_NAMES,
+            {"warm": train_warm},
+            {"warm": test_warm},
+        )
 
     @classmethod
     def get(cls, fetching: Fetching) -> None:
@@ -56,6 +71,12 @@ def _draw(n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[
     pixels = coverage * _texture(n, rng) + (1 - coverage) * _background(n, rng)
     pixels += rng.normal(0, 0.02, pixels.shape)
     return (np.clip(pixels, 0, 1) * 255).round().astype(np.uint8), labels.astype(np.int64)
+
+
+def _warmed(images: NDArray[np.uint8], warm: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """The images, those that are `warm` with less green and blue."""
+    tint = np.where(warm[:, None, None, None], (1.0, 0.55, 0.25), 1.0)
+    return np.asarray((images * tint).round(), dtype=np.uint8)
 
 
 def _placed_grid(n: int, rng: np.random.Generator) -> tuple[Field, Field]:

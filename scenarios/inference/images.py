@@ -77,6 +77,10 @@ class ImageJudge:
     is what a sum hides, and the assignment gives it the benefit of the doubt.
     """
 
+    def companions(self, world: World, attack: Any) -> NDArray[np.int64]:
+        """Anybody fills a cohort."""
+        return np.arange(len(world.owned))
+
     def truth(self, world: World, clients: NDArray[np.int64], attack: Any) -> dict[str, NDArray[Any]]:
         """Each client's images, in an array of its own because numbers of images differ."""
         return {f"client_{k}": world.data.train_images[world.owned[int(k)]] for k in clients}

@@ -24,6 +24,9 @@ TITLES = {
 class Judge(Protocol):
     """Scores one kind of attack, and draws it for the report."""
 
+    def companions(self, world: World, attack: Any) -> NDArray[np.int64]:
+        """Who may fill the cohorts for which the attack on a sum is measured."""
+
     def truth(self, world: World, clients: NDArray[np.int64], attack: Any) -> dict[str, NDArray[Any]]:
         """What guesses about these clients are to be compared with."""
 

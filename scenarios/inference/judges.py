@@ -6,5 +6,10 @@ from attacks.inference import Kind
 from scenarios.inference.images import ImageJudge
 from scenarios.inference.judge import Judge
 from scenarios.inference.labels import LabelJudge
+from scenarios.inference.properties import PropertyJudge
 
-JUDGES: Mapping[Kind, Judge] = {"inversion": ImageJudge(), "label_inference": LabelJudge()}
+JUDGES: Mapping[Kind, Judge] = {
+    "inversion": ImageJudge(),
+    "label_inference": LabelJudge(),
+    "property_inference": PropertyJudge(),
+}

@@ -25,6 +25,10 @@ def label_histograms(world: World, clients: NDArray[np.int64]) -> NDArray[np.flo
 class LabelJudge:
     """Total variation distance: 0 for the same histogram, 1 for one without overlap."""
 
+    def companions(self, world: World, attack: Any) -> NDArray[np.int64]:
+        """Anybody fills a cohort."""
+        return np.arange(len(world.owned))
+
     def truth(self, world: World, clients: NDArray[np.int64], attack: Any) -> dict[str, NDArray[Any]]:
         """Each client's histogram, and `prior`, that of everybody's images together."""
         everybody = np.concatenate(world.owned)

@@ -88,12 +88,13 @@ def _attack(
 ) -> tuple[Findings, dict[str, Any]]:
     """The attack on every column, which it cannot tell apart; and what that cost."""
     world, judge = columns.world, JUDGES[attack.kind]
-    everybody = np.arange(len(world.owned))
+    others = judge.companions(world, attack)
+    # The oracle comes after the attack: nothing that was worked out from the truth can help it.
     made: dict[str, Callable[[], Column]] = {
-        "oracle": columns.oracle,
         "disaggregated": columns.disaggregated,
         "aggregate": columns.aggregate,
-        **{f"{COHORT}{size}": partial(columns.cohort, size, everybody) for size in attack.cohorts},
+        "oracle": columns.oracle,
+        **{f"{COHORT}{size}": partial(columns.cohort, size, others) for size in attack.cohorts},
     }
     guesses: dict[str, NDArray[np.float32]] = {}
     effort: dict[str, dict[str, float]] = {"cohort_size": {}, "seconds": {}, "iterations": {}}
@@ -101,16 +102,17 @@ def _attack(
     seed = int(rng.integers(2**63))
     for step, (name, column) in enumerate(made.items()):
         began, evidence = time.perf_counter(), _granted(attack, world, column())
+        found = Guesses(np.zeros(0, dtype=np.float32))
         if len(evidence):
             watch = _watch(progress, step, len(made), directory.inference / f"{key}_now.png")
             found = attack.infer(evidence, world.knowledge, rng=np.random.default_rng(seed), watch=watch)
-        else:
-            found = Guesses(np.zeros((0, *guesses["oracle"].shape[1:]), dtype=np.float32))
         guesses[name] = found.values
         effort["cohort_size"][name] = evidence.clients
         effort["seconds"][name] = time.perf_counter() - began
         effort["iterations"][name] = found.iterations
     progress(len(made) * 1000, len(made) * 1000)
+    if not len(guesses["disaggregated"]):
+        guesses["disaggregated"] = np.zeros((0, *guesses["oracle"].shape[1:]), dtype=np.float32)
     truth = judge.truth(world, columns.clients, attack)
     return Findings(key, attack.kind, columns.clients, columns.resolved, guesses, truth), effort
 

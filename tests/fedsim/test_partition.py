@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedsim.data import Dirichlet, Iid
+from fedsim.data import Dirichlet, Iid, Property
 from fedsim.errors import UserError
 from scenarios.scenario import load_scenario
 from scenarios.simulate import World
@@ -105,4 +105,35 @@ def test_partition_is_a_setting_of_the_data(scenario_file):
 def test_mistakes_name_the_key(scenario_file, override, message):
     with pytest.raises(UserError) as caught:
         load_scenario(scenario_file, [override])
+    assert message in str(caught.value)
+
+
+RED = {"red": np.arange(500) % 5 == 0}
+
+
+def test_property_goes_to_its_holders_and_to_nobody_else():
+    owned = Property(attribute="red", share=0.5, holders=0.25).deal(
+        BALANCED, 12, 20, np.random.default_rng(0), RED
+    )
+    everything = np.concatenate(owned)
+    assert len(np.unique(everything)) == len(everything) == 240
+    assert sorted(RED["red"][mine].sum() for mine in owned) == [0] * 9 + [10] * 3
+    again = Property(attribute="red", share=0.5, holders=0.25).deal(
+        BALANCED, 12, 20, np.random.default_rng(0), RED
+    )
+    assert all(np.array_equal(a, b) for a, b in zip(owned, again, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("partition", "attributes", "message"),
+    [
+        (Property(attribute="blue"), RED, "data.partition.attribute is 'blue': expected one of red"),
+        (Property(attribute="red"), {}, "none: these images have no attributes"),
+        (Property(attribute="red", holders=0.9), RED, "18 of them with 'red', need 180 training images with"),
+        (Property(attribute="red", holders=0.05), {"red": np.ones(500, dtype=bool)}, "need 390"),
+    ],
+)  # fmt: skip
+def test_property_mistakes_are_one_line(partition, attributes, message):
+    with pytest.raises(UserError) as caught:
+        partition.deal(BALANCED, 20, 20, np.random.default_rng(0), attributes)
     assert message in str(caught.value)

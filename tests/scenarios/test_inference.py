@@ -23,6 +23,7 @@ from scenarios.world import World
 ATTACKS = (
     "attack.inference=[{ name = 'label_inference', cohorts = [1, 3] }, { name = 'analytic', targets = 2 }]"
 )
+WARM = "attack.inference=[{ name = 'property_inference', property = 'warm' }]"
 COLUMNS = {"aggregate", "disaggregated", "oracle"}
 
 
@@ -156,6 +157,9 @@ def test_a_client_without_an_update_is_no_evidence(inferred, tmp_path):
         (["attack.inference=['label_inference']", "attack.inference.1.targets=2"], "1 is not one of 0..0"),
         (["attack.inference=['label_inference']", "attack.inference.0=2"], "expected attack.inference.0.KEY"),
         (["attack.inference=[{ name = 'analytic', cohorts = [7] }]"], "cohorts: 7"),
+        ([WARM, "data.planted=0.5", "attack.auxiliary_images=50"], "every client has 'warm' in its images"),
+        ([WARM], "needs auxiliary images: set attack.auxiliary_images"),
+        (["data.partition={ name = 'property', attribute = 'warm' }"], "data.partition.attribute is 'warm'"),
         (["attack.auxiliary_images=51"], "auxiliary_images is 51: the part that nobody trains on holds 50"),
     ],
 )  # fmt: skip
@@ -174,3 +178,26 @@ def test_attack_again_with_other_inference(fedsim, inferred_copy):
     none = fedsim("attack", inferred_copy.path, "--set", "attack.inference=[]")
     assert none.status == 0, none.stderr
     assert "inversion" not in json.loads(inferred_copy.result.read_text())
+
+
+def test_property_inference_from_the_file_to_the_report(scenario_file, tmp_path):
+    overrides = (
+        "data.train_images=400",
+        "data.test_images=150",
+        "data.planted=0.4",
+        "data.partition={ name = 'property', attribute = 'warm' }",
+        "attack.auxiliary_images=150",
+        WARM,
+        "attack.inference.0.updates=10",
+        "attack.inference.0.cohorts=[1, 3]",
+    )
+    world = World.prepare(load_scenario(scenario_file, overrides))
+    directory = RunDirectory.create(tmp_path / "run", replace=False)
+    found = run_scenario(world, directory)["property_inference"]
+    assert set(found["auc"]) == {*COLUMNS, "chance"}
+    assert set(found["auc_by_cohort"]) == {"1", "3"}
+    # Full batches and no noise: the recovered updates are the true ones, and so are the guesses.
+    assert found["auc"]["disaggregated"] == pytest.approx(found["auc"]["oracle"])
+    assert found["auc_low"]["oracle"] <= found["auc"]["oracle"] <= found["auc_high"]["oracle"]
+    assert found["right"]["chance"] == 0.5
+    assert "property_inference" in directory.report.read_text()
