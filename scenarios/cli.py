@@ -26,6 +26,7 @@ from scenarios.data_cli import data
 from scenarios.engine import Engine
 from scenarios.evaluate_cli import evaluate
 from scenarios.forecast_cli import forecast
+from scenarios.reproduce_cli import reproduce
 from scenarios.sweep_cli import sweep
 from scenarios.threads import one_thread_each
 
@@ -44,6 +45,7 @@ app.command()(sweep)
 app.command()(audit)
 app.command()(forecast)
 app.command()(evaluate)
+app.command()(reproduce)
 
 Set = Annotated[
     list[str] | None,

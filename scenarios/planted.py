@@ -53,13 +53,23 @@ class Planted(Settings):
     solver: Solver = Auto()
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
-        """Plant, attack and score: the `disaggregation` part of a result, as a run has it."""
+        """Plant, attack and score: the `disaggregation` part of a result, as a run has it.
+
+        Also what it cost, in all and per client, and in `counts` the share of counts that have each value.
+        """
         truth, transcript, counts = self.plant()
         began = time.process_time()
         recovery = self._attack(transcript, counts, progress)
         cpu_seconds = time.process_time() - began
         figures = score_disaggregation(recovery, truth, transcript, counts)
-        return {"disaggregation": {**figures, "cpu_seconds": cpu_seconds}}
+        cost = {"cpu_seconds": cpu_seconds, "client_cpu_seconds": cpu_seconds / self.clients}
+        return {"disaggregation": {**figures, **cost}, "counts": self._shares(truth)}
+
+    def _shares(self, truth: Truth) -> dict[str, float]:
+        """How often a client takes part in a window, before any noise: value → share of all counts."""
+        counts = windowed_counts(truth.participation, self.window).count
+        values, number = np.unique(counts.astype(np.int64), return_counts=True)
+        return {str(value): float(n / len(counts)) for value, n in zip(values, number, strict=True)}
 
     def solve(self) -> tuple[Truth, Recovery]:
         """Plant and attack: what is true, and what the attack made of it."""

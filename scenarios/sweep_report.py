@@ -96,7 +96,7 @@ def draw(rows: Sequence[dict[str, Any]], figure: str, axes: Sequence[str], rest:
             panel.set_visible(False)
             continue
         table = [[_mean(values.get(((x, y), other), [])) for x in ticks[0]] for y in ticks[1]]
-        _heat_map(panel, np.array(table), ticks, limits)
+        heat_map(panel, np.array(table), ticks, limits)
         panel.set(xlabel=axes[0], ylabel=axes[1], title=_label(rest, other))
     return picture
 
@@ -125,11 +125,19 @@ def _curves(
         panel.legend(fontsize=8)
 
 
-def _heat_map(panel: Axes, table: Any, ticks: Sequence[list[Any]], limits: tuple[float, float]) -> None:
-    panel.imshow(table, cmap="cividis", vmin=limits[0], vmax=limits[1], aspect="auto")
+def heat_map(
+    panel: Axes,
+    table: Any,
+    ticks: Sequence[list[Any]],
+    limits: tuple[float, float],
+    *,
+    colours: str = "cividis",
+) -> None:
+    """A table (down × across) in colours, with its numbers; NaN stays blank. `ticks`: across, then down."""
+    image = panel.imshow(table, cmap=colours, vmin=limits[0], vmax=limits[1], aspect="auto")
     for (i, j), value in np.ndenumerate(table):
         if not np.isnan(value):
-            dark = value < (limits[0] + limits[1]) / 2
+            dark = sum(image.cmap(image.norm(value))[:3]) < 1.5
             panel.text(
                 j, i, f"{value:.3g}", ha="center", va="center", fontsize=8, color="white" if dark else "black"
             )

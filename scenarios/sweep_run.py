@@ -13,6 +13,7 @@ where it stopped, and a changed file runs the points that are new.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections import deque
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import tomli_w
@@ -87,7 +89,10 @@ class SweepDirectory:
 
 @dataclass(frozen=True)
 class PointResult:
-    """What became of a point: its figures, as `result.json` has them, or the reason why there are none."""
+    """What became of a point: its figures, as `result.json` has them, or the reason why there are none.
+
+    Without either it has not been run.
+    """
 
     point: Point
     figures: Mapping[str, Any] | None
@@ -119,10 +124,17 @@ def run_sweep(
     write_text(directory.file, tomli_w.dumps(sweep.file.model_dump(exclude_none=True)))
     run = _Run(directory, workers or InProcess(), progress)
     run.to_the_end(sweep)
+    return read_results(sweep, directory, run.reasons)
+
+
+def read_results(
+    sweep: Sweep, directory: SweepDirectory, reasons: Mapping[str, str] = MappingProxyType({})
+) -> list[PointResult]:
+    """What there is of every point, in the order of the sweep; nothing is run."""
     return [
-        PointResult(point, None, run.reasons[point.name])
-        if point.name in run.reasons
-        else PointResult(point, json.loads(directory.point(point).result.read_text(encoding="utf-8")))
+        PointResult(point, json.loads(directory.point(point).result.read_text(encoding="utf-8")))
+        if directory.done(point)
+        else PointResult(point, None, reasons.get(point.name, ""))
         for point in sweep.points
     ]
 
@@ -225,6 +237,10 @@ def _reason(future: Future[None]) -> str:
     if isinstance(error, BrokenExecutor):
         raise RunFailedError(
             "a worker process was killed, perhaps for want of memory; the same command goes on from here"
+        ) from error
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        raise RunFailedError(
+            f"{error.strerror}: points that were done are kept; make room, and the same command goes on"
         ) from error
     told = isinstance(error, UserError | RunFailedError)
     return " ".join((str(error) if told else f"{type(error).__name__}: {error}").split())

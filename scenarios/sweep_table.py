@@ -38,10 +38,7 @@ def tidy(sweep: Sweep, results: Sequence[PointResult]) -> list[dict[str, Any]]:
 
 def write_table(rows: Sequence[Row], path: Path) -> list[Path]:
     """Write `path` as CSV and, if pyarrow is installed, the same as Parquet beside it; what was written."""
-    with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(rows, path)
     if find_spec("pyarrow") is None:
         return [path]
     import pyarrow
@@ -52,6 +49,14 @@ def write_table(rows: Sequence[Row], path: Path) -> list[Path]:
     with written_whole(beside) as temporary:
         parquet.write_table(pyarrow.table(columns), temporary)
     return [path, beside]
+
+
+def write_csv(rows: Sequence[Row], path: Path) -> None:
+    """Write rows that have the same columns."""
+    with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

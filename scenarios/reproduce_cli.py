@@ -1,0 +1,145 @@
+"""The `fedsim reproduce` command."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from scenarios.reproduction.experiment import Experiment
+    from scenarios.reproduction.outcome import Outcome
+    from scenarios.sweep_run import SweepDirectory
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="Tables and figures; none: list them.")
+    ] = None,
+    *,
+    budget: Annotated[
+        str, typer.Option(metavar="quick|full", help="Minutes, or the paper's whole grid.")
+    ] = "quick",
+    out: Annotated[Path, typer.Option("--out", help="Where cells, tables and pages are kept.")] = Path(
+        "runs/paper"
+    ),
+    data: Annotated[
+        Path | None, typer.Option("--data", help="The data set's folder or .npz, for the federations.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that work at a time; as many as cores if not given.")
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE.md", help="Write down all that has been run.")
+    ] = None,
+) -> None:
+    """Make the paper's tables and figures again, ours beside theirs; cells that are there are kept."""
+    from fedsim.errors import UserError
+    from scenarios.reproduction.experiment import Budget, experiments
+
+    if budget not in list(Budget):
+        raise UserError(f"--budget {budget}: expected {' or '.join(Budget)}")
+    if record is not None and (record.suffix != ".md" or not record.parent.is_dir()):
+        raise UserError(f"--record {record}: expected a file named .md in a folder that is there")
+    overrides = () if data is None else (f'data.path="{data}"',)
+    chosen = experiments(names or (), overrides)
+
+    from scenarios.sweep_run import SweepDirectory
+
+    directory = SweepDirectory(out / "cells")
+    if names:
+        _run(chosen, Budget(budget), directory, workers)
+    elif record is None:
+        _list(chosen, directory)
+    if record is not None:
+        from scenarios.reproduction.record import write_record
+
+        write_record(experiments((), overrides), directory, record)
+        typer.echo(f"record           {record}")
+
+
+def _run(chosen: Sequence[Experiment], budget: str, directory: SweepDirectory, workers: int | None) -> None:
+    """Check all, then run one after the other; each is written as soon as it is there."""
+    import os
+
+    from scenarios.console import progress_bars
+    from scenarios.reproduction.experiment import Budget
+    from scenarios.reproduction.outcome import Outcome
+    from scenarios.reproduction.page import write_outcome
+    from scenarios.sweep_run import SweepDirectory, check_worlds, run_sweep
+    from scenarios.workers import local_workers
+
+    # Termination has to unwind as Ctrl-C does, so that no worker outlives this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    plans = [(experiment, experiment.budget(Budget(budget))) for experiment in chosen]
+    with progress_bars() as bar:
+        for _, plan in plans:
+            check_worlds(plan, directory.path, bar("checking"))
+        SweepDirectory.open(directory.path)
+        with local_workers(workers or os.cpu_count() or 1) as hands:
+            for experiment, plan in plans:
+                results = run_sweep(plan, directory, hands, bar(experiment.name))
+                outcome = Outcome.read(experiment, directory)
+                written = write_outcome(outcome, directory.path.parent)
+                _show(outcome)
+                for result in [result for result in results if result.reason][:5]:
+                    typer.echo(f"failed           {result.reason}")
+                for path in written:
+                    typer.echo(f"{path.suffix[1:]:<17}{path}")
+
+
+def _show(outcome: Outcome) -> None:
+    """The table on the terminal."""
+    from scenarios.reproduction.outcome import Tally
+
+    header, lines = outcome.table()
+    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    typer.echo(f"\n{outcome.experiment.file.title}   (ours / the paper's; · not run, – no value)")
+    for line in (header, *lines):
+        typer.echo("  ".join(f"{text:>{width}}" for text, width in zip(line, widths, strict=True)))
+    run = [cell for cell in outcome.cells if cell.seeds]
+    seeds = sorted({cell.seeds for cell in run})
+    columns = sorted({cell.columns for cell in run})
+    for text in (
+        str(Tally.of(outcome.cells)),
+        f"{_range(seeds)} seeds and {_range(columns)} columns per cell; "
+        f"{'; '.join(dict.fromkeys(cell.limit for cell in run))}; "
+        f"{sum(cell.cpu_seconds for cell in run):.0f} s in all",
+    ):
+        typer.echo(text)
+
+
+def _range(numbers: Sequence[int]) -> str:
+    if not numbers:
+        return "no"
+    return f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
+
+
+def _list(chosen: Sequence[Experiment], directory: SweepDirectory) -> None:
+    """What there is, what it would cost on this machine, and what is there already."""
+    from scenarios.console import progress_bars
+    from scenarios.reproduction.cost import Speed, duration
+    from scenarios.reproduction.experiment import Budget
+
+    with progress_bars() as bar:
+        speed = Speed.measure(bar("calibrating"))
+    typer.echo(f"{'':<24}{'quick':^26}{'full':^26}")
+    typer.echo(f"{'':<24}" + 2 * f"{'points run':>14}{'CPU left':>11} ")
+    for experiment in chosen:
+        line = f"{experiment.name:<24}"
+        for budget in Budget:
+            points = experiment.budget(budget).points
+            left = [point for point in points if not directory.done(point)]
+            ran = f"{len(points) - len(left)}/{len(points)}"
+            line += f"{ran:>14}{duration(speed.seconds(left)):>11} "
+        typer.echo(f"{line}  {experiment.file.title}")
+    typer.echo(
+        "CPU left: a guess from a few seconds of calibration on this machine, for one core; cells that"
+    )
+    typer.echo(
+        "cannot be solved take longest and spread most. `fedsim reproduce NAME` runs the quick budget."
+    )

@@ -1,0 +1,125 @@
+"""An experiment of the paper: a sweep file that also says what to measure and how to draw it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from fedsim.errors import UserError
+from scenarios.reproduction.measures import Measure
+from scenarios.reproduction.measures.cell import Cell, Row, rest
+from scenarios.reproduction.measures.mean import Mean
+from scenarios.scenario import Scenario, checked, read_toml
+from scenarios.sweep import Block, Point, Sweep, SweepFile
+from scenarios.sweep_run import SweepDirectory, read_results
+from scenarios.sweep_table import tidy
+
+PAPER = Path(__file__).parents[1] / "paper"
+
+
+class Budget(StrEnum):
+    """How much to run: the paper's whole grid, or the part of it that takes minutes."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+class ExperimentFile(SweepFile):
+    """A sweep file, and how to read its outcome.
+
+    The sweep is the full budget. The quick one is those of its points whose keys have one of the values in
+    `quick`, so that what a quick run made is there for the full one. A `measure` makes cells of the points;
+    they are shown with the key `across` from left to right and all others down, as heat maps or curves.
+    `paper` is a table beside this file with the paper's values: columns of keys, and one named paper.
+    `notes` tell the settings, and what was chosen where the paper is silent.
+    """
+
+    across: str
+    picture: Literal["heat maps", "curves"] = "heat maps"
+    measure: Measure = Mean()
+    paper: str | None = None
+    quick: Block = Field(default={})
+    notes: list[str] = Field(default=[])
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment by its name, with all its points."""
+
+    name: str
+    file: ExperimentFile
+    sweep: Sweep
+
+    @classmethod
+    def load(cls, path: Path, overrides: Iterable[str] = ()) -> Experiment:
+        """Read the file of an experiment; `overrides` change the base of a federation."""
+        file = checked(ExperimentFile, read_toml(path), path)
+        return cls(path.stem, file, Sweep.plan(file, path, overrides if file.base is not None else ()))
+
+    def budget(self, budget: Budget) -> Sweep:
+        """What to run for that budget."""
+        if budget is Budget.FULL:
+            return self.sweep
+        wanted = self.file.quick.items()
+        points = (p for p in self.sweep.points if all(p.values[key] in values for key, values in wanted))
+        return replace(self.sweep, points=tuple(points))
+
+    def cells(self, directory: SweepDirectory) -> list[Cell]:
+        """Every cell of the full grid with what has been run of it, and the paper's value if there is one."""
+        return [
+            cell if cell.paper is not None else replace(cell, paper=self._paper(cell.place))
+            for cell in self.file.measure.cells(self.rows(directory), rest(self.sweep.keys))
+        ]
+
+    def rows(self, directory: SweepDirectory) -> list[Row]:
+        """A row for every point of the full grid, with its figures if it has been run."""
+        results = read_results(self.sweep, directory)
+        return [
+            {**row, **_circumstances(result.point)}
+            for row, result in zip(tidy(self.sweep, results), results, strict=True)
+        ]
+
+    def _paper(self, place: Mapping[str, Any]) -> float | None:
+        keys = [key for key in self._known[0] if key in place] if self._known else []
+        found = [row["paper"] for row in self._known if all(row[key] == place[key] for key in keys)]
+        return found[0] if found else None
+
+    @cached_property
+    def _known(self) -> list[dict[str, float]]:
+        if self.file.paper is None:
+            return []
+        with (PAPER / self.file.paper).open(encoding="utf-8", newline="") as file:
+            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def _circumstances(point: Point) -> dict[str, Any]:
+    """What a cell has to say about how it was made: columns sought, and for how long at most."""
+    settings = point.settings
+    if isinstance(settings, Scenario):
+        clients, solver = settings.federation.clients, settings.attack.solver.model_dump()
+    else:
+        clients, solver = settings.clients, settings.solver.model_dump()
+    limits = (f"{name} {value:g}" for name, value in solver.items() if name.endswith("time_limit_s"))
+    return {"columns": clients, "limit": ", ".join((solver["name"], *limits))}
+
+
+def experiments(names: Iterable[str] = (), overrides: Iterable[str] = ()) -> list[Experiment]:
+    """The experiments of these names, or all there are."""
+    files = {path.stem: path for path in sorted(PAPER.glob("*.toml"), key=lambda path: _order(path.stem))}
+    for name in names:
+        if name not in files:
+            raise UserError(f"{name}: no such table or figure, expected one of {', '.join(files)}")
+    overrides = tuple(overrides)
+    return [Experiment.load(files[name], overrides) for name in dict.fromkeys(names or files)]
+
+
+def _order(name: str) -> tuple[bool, str]:
+    """Tables before figures."""
+    return not name.startswith("table"), name

@@ -1,0 +1,13 @@
+"""What cells are made of: one file for each way to sum points up."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from fedsim.settings import BY_NAME
+from scenarios.reproduction.measures.fewest import Fewest
+from scenarios.reproduction.measures.figures import Figures
+from scenarios.reproduction.measures.histogram import Histogram
+from scenarios.reproduction.measures.mean import Mean
+
+Measure = Annotated[Mean | Fewest | Histogram | Figures, Field(discriminator="name"), BY_NAME]

@@ -1,0 +1,84 @@
+"""A cell of a table, or a place on a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+SEED = "seed"
+"""The key that cells sum up over."""
+
+Row = Mapping[str, Any]
+"""A point: its keys, its figures by dotted name (None if it has not been run), `columns` and `limit`."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value of ours and how it came about; `ours` is None where nothing has been run.
+
+    `seeds` were run, out of `seeds_planned`, with so many `columns` sought in all of them together, under the
+    solver and time `limit`. `baseline` is what no attack would give. `limits` are other values to draw in, by
+    what they are.
+    """
+
+    place: Mapping[str, Any]
+    ours: float | None
+    seeds: int
+    seeds_planned: int
+    columns: int
+    limit: str
+    cpu_seconds: float
+    baseline: float | None = None
+    paper: float | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+def rest(keys: Iterable[str]) -> list[str]:
+    """The keys that tell cells apart."""
+    return [key for key in keys if key != SEED]
+
+
+def by_place(rows: Sequence[Row], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows that agree in some keys."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return found
+
+
+def mean_of(rows: Sequence[Row], figure: str) -> float | None:
+    """The mean of a figure over the rows that have it."""
+    values = [float(row[figure]) for row in rows if row.get(figure) is not None]
+    return sum(values) / len(values) if values else None
+
+
+def cell(place: Mapping[str, Any], rows: Sequence[Row], ours: float | None, **more: Any) -> Cell:
+    """The cell that these rows make, some of which may not have been run."""
+    run = [row for row in rows if was_run(row)]
+    return Cell(
+        place=place,
+        ours=ours,
+        seeds=len({row.get(SEED) for row in run}),
+        seeds_planned=len({row.get(SEED) for row in rows}),
+        columns=sum(row["columns"] for row in run),
+        limit="; ".join(dict.fromkeys(row["limit"] for row in rows)),
+        cpu_seconds=sum(seconds_of(row) for row in run),
+        **more,
+    )
+
+
+def was_run(row: Row) -> bool:
+    """Whether there are figures."""
+    return row.get(EXACT) is not None
+
+
+EXACT = "disaggregation.exact_fraction"
+
+
+def seconds_of(row: Row) -> float:
+    """Of a planted problem the attack's; of a run, training and attack as its clock saw them."""
+    planted = row.get("disaggregation.cpu_seconds")
+    if planted is not None:
+        return float(planted)
+    return float(row["disaggregation.seconds"]) + float(row.get("simulation.seconds") or 0.0)

@@ -1,0 +1,38 @@
+"""A distribution: a cell for each of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from fedsim.settings import Settings
+from scenarios.reproduction.measures.cell import Cell, Row, by_place, cell, mean_of
+
+
+class Histogram(Settings):
+    """The part `figures` of a result, a table from values to their share; values are the key `count`."""
+
+    name: Literal["histogram"] = "histogram"
+    figures: str
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return f"share of {self.figures}"
+
+    def cells(self, rows: Sequence[Row], keys: Sequence[str]) -> list[Cell]:
+        """A cell for every setting of the keys and every value that occurs."""
+        prefix = f"{self.figures}."
+        names = sorted(
+            {name for row in rows for name in row if name.startswith(prefix)},
+            key=lambda name: int(name.removeprefix(prefix)),
+        )
+        return [
+            cell(
+                {**dict(zip(keys, place, strict=True)), "count": int(name.removeprefix(prefix))},
+                same,
+                mean_of(same, name),
+            )
+            for place, same in by_place(rows, keys).items()
+            for name in names
+        ]

@@ -1,0 +1,122 @@
+"""What came of an experiment, as a table: cells in a grid, ours beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from scenarios.reproduction.experiment import Experiment
+from scenarios.reproduction.measures.cell import Cell
+from scenarios.sweep import shown
+from scenarios.sweep_run import SweepDirectory
+
+ROUNDING = 0.005
+"""The paper gives two digits."""
+BLANK, NOWHERE = "·", "–"
+"""What was not run; what was, and has no value, such as rounds that suffice where none did."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many cells there are, were run, and how ours compare with those of the paper that were run."""
+
+    cells: int
+    run: int
+    at_least: int
+    worse: int
+
+    @classmethod
+    def of(cls, cells: Iterable[Cell]) -> Tally:
+        """Count them; the paper's values are fractions recovered or decibels, so that more is better."""
+        cells = list(cells)
+        pairs = [(c.ours, c.paper) for c in cells if c.ours is not None and c.paper is not None]
+        at_least = sum(ours >= paper - ROUNDING for ours, paper in pairs)
+        return cls(len(cells), sum(c.seeds > 0 for c in cells), at_least, len(pairs) - at_least)
+
+    def __str__(self) -> str:
+        if not self.at_least + self.worse:
+            return f"{self.run} of {self.cells} cells run"
+        return (
+            f"{self.run} of {self.cells} cells run: {self.at_least} at least the paper's, {self.worse} worse"
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An experiment with all its cells, whether run or not."""
+
+    experiment: Experiment
+    cells: tuple[Cell, ...]
+
+    @classmethod
+    def read(cls, experiment: Experiment, directory: SweepDirectory) -> Outcome:
+        """What there is in a folder; nothing is run."""
+        return cls(experiment, tuple(experiment.cells(directory)))
+
+    @property
+    def across(self) -> list[Any]:
+        """The values from left to right."""
+        return sorted(
+            dict.fromkeys(cell.place[self.experiment.file.across] for cell in self.cells), key=_rank
+        )
+
+    @property
+    def down(self) -> list[tuple[tuple[str, Any], ...]]:
+        """What the other keys are set to, from top to bottom."""
+        return list(dict.fromkeys(self.side(cell) for cell in self.cells))
+
+    def side(self, cell: Cell) -> tuple[tuple[str, Any], ...]:
+        """The keys of a cell that its line is named by; those that are the same everywhere tell nothing."""
+        keys = [key for key in cell.place if key != self.experiment.file.across]
+        telling = [key for key in keys if len({shown(other.place[key]) for other in self.cells}) > 1]
+        return tuple((key, shown(cell.place[key])) for key in telling)
+
+    def grid(self) -> dict[tuple[Any, Any], Cell]:
+        """Cells by their line and their column."""
+        return {(self.side(cell), cell.place[self.experiment.file.across]): cell for cell in self.cells}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per cell for a file: its place, the values, and how it was made."""
+        return [
+            {
+                **{key: shown(value) for key, value in cell.place.items()},
+                "paper": cell.paper,
+                "ours": cell.ours,
+                "difference": None if None in (cell.ours, cell.paper) else cell.ours - cell.paper,  # type: ignore[operator]
+                "baseline": cell.baseline,
+                "columns": cell.columns,
+                "seeds": cell.seeds,
+                "seeds_planned": cell.seeds_planned,
+                "limit": cell.limit,
+                "seconds": round(cell.cpu_seconds, 2),
+            }
+            for cell in self.cells
+        ]
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and lines of text: ours, with the paper's behind a slash, and a dot for what was not run."""
+        grid, across = self.grid(), self.across
+        names = [key for key, _ in self.down[0]]
+        lines = [
+            [value for _, value in side] + [_said(grid.get((side, value))) for value in across]
+            for side in self.down
+        ]
+        return [*names, *(f"{_short(self.experiment.file.across)} {shown(v)}" for v in across)], lines
+
+
+def _short(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _rank(value: Any) -> Any:
+    """Numbers by size; names as they come."""
+    return value if isinstance(value, int | float) else 0
+
+
+def _said(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    nothing = NOWHERE if cell.seeds else BLANK
+    ours = nothing if cell.ours is None else f"{cell.ours:.3g}"
+    return ours if cell.paper is None else f"{ours} / {cell.paper:g}"

@@ -1,0 +1,131 @@
+"""The record: what was really run, written down as Markdown with small tables and pictures beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fedsim.files import write_text, written_whole
+from scenarios.reproduction.experiment import PAPER, Experiment
+from scenarios.reproduction.measures.cell import seconds_of, was_run
+from scenarios.reproduction.outcome import Outcome, Tally
+from scenarios.reproduction.pictures import draw
+from scenarios.sweep import shown
+from scenarios.sweep_run import SweepDirectory
+from scenarios.sweep_table import write_csv
+
+
+def write_record(experiments: Sequence[Experiment], directory: SweepDirectory, file: Path) -> None:
+    """Write `file`, and in a folder of its name beside it a table and a picture of each experiment run."""
+    beside = file.with_suffix("")
+    beside.mkdir(exist_ok=True)
+    outcomes = [Outcome.read(experiment, directory) for experiment in experiments]
+    run = [outcome for outcome in outcomes if Tally.of(outcome.cells).run]
+    for outcome in run:
+        name = outcome.experiment.name
+        write_csv([row for row in outcome.rows() if row["seeds"]], beside / f"{name}.csv")
+        _write_picture(outcome, beside / f"{name}.svg")
+    sections = [_section(outcome, beside.name) for outcome in run]
+    hours = _seconds(experiments, directory) / 3600
+    text = "\n".join((*_opening(file, outcomes, hours), *(line for section in sections for line in section)))
+    write_text(file, text)
+
+
+def _seconds(experiments: Sequence[Experiment], directory: SweepDirectory) -> float:
+    """What all points took, those that experiments share once."""
+    found = {row["point"]: seconds_of(row) for e in experiments for row in e.rows(directory) if was_run(row)}
+    return sum(found.values())
+
+
+def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]:
+    rows = []
+    for outcome in outcomes:
+        tally = Tally.of(outcome.cells)
+        compared = [str(tally.at_least), str(tally.worse)] if tally.at_least + tally.worse else ["", ""]
+        rows.append([f"`{outcome.experiment.name}`", str(tally.cells), str(tally.run), *compared])
+    return [
+        "# The paper's tables and figures, ours beside theirs",
+        "",
+        f"Written by `fedsim reproduce --record {file.as_posix()}` from the runs that were really made: "
+        f"{_made()}; {hours:.2g} hours of computing in all. `fedsim reproduce NAME` makes a table or figure "
+        "again, `--budget full` all its cells.",
+        "",
+        "A cell that was not run is blank. At least: not below the paper's value but for its rounding to two "
+        "digits. Figures have no values in the paper's text to compare with.",
+        "",
+        *_markdown(["", "cells", "run", "at least the paper's", "worse"], rows),
+        "",
+    ]
+
+
+def _section(outcome: Outcome, folder: str) -> list[str]:
+    name, file = outcome.experiment.name, outcome.experiment.file
+    run = [cell for cell in outcome.cells if cell.seeds]
+    worse = [c for c in run if Tally.of([c]).worse]
+    header, lines = outcome.table()
+    made = [
+        line
+        for line, side in zip(lines, outcome.down, strict=True)
+        if any(outcome.side(cell) == side for cell in run)
+    ]
+    return [
+        f"## {file.title}",
+        "",
+        f"{Tally.of(outcome.cells)}. Seeds per cell: {_values(cell.seeds for cell in run)} of "
+        f"{_values(cell.seeds_planned for cell in run)}; columns per cell: "
+        f"{_values(cell.columns for cell in run)}; {'; '.join(dict.fromkeys(cell.limit for cell in run))}; "
+        f"{sum(cell.cpu_seconds for cell in run):.0f} s.",
+        *([f"Worse than the paper: {'; '.join(_named(cell.place) for cell in worse)}."] if worse else []),
+        "",
+        f"![{file.title}]({folder}/{name}.svg)",
+        "",
+        *_markdown(header, made),
+        "",
+        f"Ours, and the paper's behind the slash where it has one; lines without any run are left out "
+        f"([{name}.csv]({folder}/{name}.csv)).",
+        "",
+        *(f"- {note}" for note in file.notes),
+        "",
+    ]
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *rows)]
+
+
+def _values(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(set(numbers))))
+
+
+def _named(place: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {shown(value)}" for key, value in place.items())
+
+
+def _made() -> str:
+    """When, where and with what."""
+    today = datetime.now(UTC).date().isoformat()
+    release = "fedsim " + version("fedsim")
+    return f"{today}, {os.cpu_count()} cores, {_commit() or release}"
+
+
+def _commit() -> str:
+    """The commit of the checkout that this is run from; nothing if it is none."""
+    command = ["git", "-C", str(PAPER), "rev-parse", "--short", "HEAD"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return f"commit {told.stdout.strip()}" if told.returncode == 0 else ""
+
+
+def _write_picture(outcome: Outcome, path: Path) -> None:
+    """As SVG; the same cells give the same bytes."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": path.stem}), written_whole(path) as temporary:
+        draw(outcome).savefig(temporary, format="svg", metadata={"Date": None})

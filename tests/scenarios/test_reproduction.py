@@ -1,0 +1,188 @@
+"""The paper's experiments: their files make sense, their cells are honest, and mistakes are told."""
+
+import csv
+import errno
+
+import pytest
+from typer.testing import CliRunner
+
+import scenarios.sweep_run
+from fedsim.errors import RunFailedError, UserError
+from scenarios.cli import app
+from scenarios.planted import Planted
+from scenarios.reproduction import experiment as experiment_module
+from scenarios.reproduction.cost import Speed, duration
+from scenarios.reproduction.experiment import PAPER, Budget, Experiment, experiments
+from scenarios.reproduction.measures.fewest import Fewest
+from scenarios.reproduction.measures.figures import Figures
+from scenarios.reproduction.measures.mean import Mean
+from scenarios.reproduction.outcome import Outcome, Tally
+from scenarios.reproduction.page import render_outcome
+from scenarios.sweep_run import SweepDirectory, run_sweep
+
+SMALL = """
+title = "Small"
+across = "window"
+paper = "small.csv"
+[planted]
+clients = 6
+rounds = 24
+rate = 0.3
+[vary]
+rounds = [12, 24]
+window = [4, 8]
+seed = [1, 2]
+[quick]
+window = [4]
+"""
+PAPER_VALUES = "rounds,window,paper\n12,4,0.5\n24,4,0.5\n12,8,0.25\n"
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A library of one small experiment."""
+    folder = tmp_path / "paper"
+    folder.mkdir()
+    (folder / "small.toml").write_text(SMALL)
+    (folder / "small.csv").write_text(PAPER_VALUES)
+    monkeypatch.setattr(experiment_module, "PAPER", folder)
+    return Experiment.load(folder / "small.toml")
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return SweepDirectory.open(tmp_path / "out" / "cells")
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(PAPER.glob("*.toml"))])
+def test_the_files_make_sense(name):
+    experiment = Experiment.load(PAPER / f"{name}.toml")
+    quick, full = experiment.budget(Budget.QUICK), experiment.budget(Budget.FULL)
+    assert set(experiment.file.quick) <= set(experiment.sweep.keys)
+    assert quick.points and {p.name for p in quick.points} <= {p.name for p in full.points}
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(PAPER.glob("*.csv"))])
+def test_every_value_of_the_paper_has_its_cell(name, tmp_path):
+    cells = Experiment.load(PAPER / f"{name}.toml").cells(SweepDirectory(tmp_path))
+    with (PAPER / f"{name}.csv").open() as file:
+        values = sorted(float(row["paper"]) for row in csv.DictReader(file))
+    assert sorted(cell.paper for cell in cells if cell.paper is not None) == values
+
+
+def test_what_was_not_run_is_blank(small, directory):
+    run_sweep(small.budget(Budget.QUICK), directory)
+    cells = {(c.place["rounds"], c.place["window"]): c for c in Outcome.read(small, directory).cells}
+    assert {place for place, cell in cells.items() if cell.ours is None} == {(12, 8), (24, 8)}
+    assert cells[24, 8].paper is None
+    done = cells[24, 4]
+    assert (done.seeds, done.seeds_planned, done.columns) == (2, 2, 12)
+    assert done.limit == "auto, repair_time_limit_s 20"
+    found = [Planted(clients=6, rounds=24, rate=0.3, window=4, seed=seed).run() for seed in (1, 2)]
+    assert done.ours == sum(f["disaggregation"]["exact_fraction"] for f in found) / 2
+    assert done.baseline is not None
+
+
+def test_a_full_budget_goes_on_from_a_quick_one(small, directory, monkeypatch):
+    run_sweep(small.budget(Budget.QUICK), directory)
+    ran = []
+    monkeypatch.setattr(Planted, "run", lambda self, *_: ran.append(self) or {})
+    run_sweep(small.budget(Budget.FULL), directory)
+    assert [(p.rounds, p.window) for p in ran] == [(12, 8), (12, 8), (24, 8), (24, 8)]
+
+
+def test_experiments_share_cells(tmp_path):
+    rate, window = (Experiment.load(PAPER / f"table{name}.toml") for name in ("S4", "S5"))
+    shared = {p.name for p in rate.sweep.points} & {p.name for p in window.sweep.points}
+    assert len(shared) == 4 * 5 * 3  # rate 0.1, windows of 10
+
+
+def test_the_page_shows_what_was_run(small, directory):
+    run_sweep(small.budget(Budget.QUICK), directory)
+    page = render_outcome(Outcome.read(small, directory))
+    assert "2 of 4 cells run" in page and "data:image/png" in page
+
+
+def row(exact, **keys):
+    return {"disaggregation.exact_fraction": exact, "disaggregation.cpu_seconds": 1.0, "columns": 4,
+            "limit": "", **keys}  # fmt: skip
+
+
+def test_fewest_needs_every_trial_to_be_exact():
+    rows = [row(1.0, rounds=8, seed=1), row(0.9, rounds=8, seed=2), row(1.0, rounds=16, seed=1),
+            row(1.0, rounds=16, seed=2), row(None, rounds=32, seed=1)]  # fmt: skip
+    (cell,) = Fewest(limits={"rank": 1.0}).cells(rows, ["rounds"])
+    assert (cell.ours, cell.seeds, cell.limits) == (16.0, 2, {"rank": 4.0})
+
+
+def test_fewest_takes_no_value_from_fewer_trials_than_others_had():
+    rows = [row(1.0, rounds=8, seed=1), row(None, rounds=8, seed=2), row(0.5, rounds=16, seed=1),
+            row(1.0, rounds=16, seed=2)]  # fmt: skip
+    (cell,) = Fewest().cells(rows, ["rounds"])
+    assert cell.ours is None and cell.seeds == 2
+
+
+def test_times_of_failed_searches_do_not_count():
+    rows = [row(1.0, seconds=2.0, seed=1), row(0.5, seconds=100.0, seed=2)]
+    (cell,) = Mean(figure="seconds", baseline=None, exact_only=True).cells(rows, [])
+    assert cell.ours == 2.0
+
+
+def test_figures_of_one_run_are_cells_beside_each_other():
+    measure = Figures(figures={"sum": "psnr.sum", "one": "psnr.one"}, paper={"sum": 6.1})
+    cells = measure.cells([row(1.0, **{"psnr.sum": 5.0, "psnr.one": 30.0})], [])
+    assert [(c.place["what"], c.ours, c.paper) for c in cells] == [("sum", 5.0, 6.1), ("one", 30.0, None)]
+
+
+def test_shares_of_counts_are_those_of_the_planted_rounds():
+    shares = Planted(clients=40, rounds=400, window=10, solver={"name": "projection"}).run()["counts"]
+    assert sum(shares.values()) == pytest.approx(1)
+    mean = sum(int(value) * share for value, share in shares.items())
+    assert mean == pytest.approx(1.0, abs=0.15)  # rate 0.1: five standard errors
+
+
+def test_tally_grants_the_papers_rounding(small, directory):
+    cells = [
+        c
+        for ours, paper in ((0.667, 0.67), (0.5, 0.67), (None, 1.0))
+        for c in Mean().cells([row(ours, seed=1)], [])
+        for c in [type(c)(**{**c.__dict__, "paper": paper})]
+    ]
+    assert str(Tally.of(cells)) == "2 of 3 cells run: 1 at least the paper's, 1 worse"
+
+
+def test_a_training_costs_once(small):
+    speed = Speed(easy=1.0, hard=10.0, noisy=5.0, step=0.01)
+    assert speed.seconds([]) == 0 and duration(0) == "–"
+    once = speed.seconds(small.sweep.points[:1])
+    assert speed.seconds(small.sweep.points[:1] * 2) == 2 * once > 0
+
+
+def test_an_unknown_name_lists_the_names():
+    with pytest.raises(UserError, match=r"tableS9: no such table or figure, expected one of table.*tableS4"):
+        experiments(["tableS9"])
+
+
+def test_a_full_disk_ends_the_sweep_and_keeps_what_is_done(small, directory, monkeypatch):
+    write, left = scenarios.sweep_run.write_json, [2]
+
+    def full(*arguments):
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left[0] -= 1
+        write(*arguments)
+
+    monkeypatch.setattr(scenarios.sweep_run, "write_json", full)
+    with pytest.raises(RunFailedError, match="No space left on device"):
+        run_sweep(small.sweep, directory)
+    assert [directory.done(point) for point in small.sweep.points] == [True] * 2 + [False] * 6
+
+
+def test_the_command_prints_the_table_and_keeps_cells(small, tmp_path):
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["reproduce", "small", "--out", str(out), "--workers", "1"])
+    assert result.exit_code == 0, result.output
+    assert "2 of 4 cells run" in result.output and "· / 0.25" in result.output
+    with (out / "small.csv").open() as file:
+        assert [row["ours"] == "" for row in csv.DictReader(file)] == [False, True, False, True]
+    assert (out / "small.html").exists()
