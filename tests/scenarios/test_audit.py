@@ -15,7 +15,7 @@ from scenarios.audit import audit
 from scenarios.logs import Log, read_sums
 from scenarios.planted import Planted
 
-PLANTED = Planted(clients=8, rounds=40, rate=0.3, window=4)
+PLANTED = Planted(clients=8, rounds=40, rate=0.3, window=4, dim=40)
 
 
 @pytest.fixture
