@@ -126,8 +126,8 @@ def local_update(
             gradient.zero_()
             loss.backward()  # type: ignore[no-untyped-call]
             # What torch.optim.SGD does; that class imports torch's compiler, which takes seconds.
-            velocity.mul_(settings.momentum).add_(gradient)
-            weights.sub_(velocity, alpha=settings.lr)
+            step = velocity.mul_(settings.momentum).add_(gradient) if settings.momentum else gradient
+            weights.sub_(step, alpha=settings.lr)
         if number in marks:
             passed.append(model.read() - start)
     return np.stack(passed) if marks else model.read() - start
