@@ -21,6 +21,7 @@ def decibels(guess, positions):
     return psnr_db(match(guess.values[0], images), images)
 
 
+@pytest.mark.slow
 def test_dlg_finds_one_image():
     seen = []
     guess = Dlg(restarts=1).infer(
