@@ -2,7 +2,7 @@
 
     python -m benchmarks.defences batches | counts | updates
 
-Each table is over three seeds. Federations train once per seed and setting; policies for counts are applied to
+Each table is over three seeds. Federations train once per seed and setting; policies for counts apply to
 the same devices' answers.
 """
 
