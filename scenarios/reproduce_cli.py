@@ -135,7 +135,8 @@ def _list(chosen: Sequence[Experiment], directory: SweepDirectory) -> None:
             points = experiment.budget(budget).points
             left = [point for point in points if not directory.done(point)]
             ran = f"{len(points) - len(left)}/{len(points)}"
-            line += f"{ran:>14}{duration(speed.seconds(left)):>11} "
+            seconds = speed.seconds(left, share_epochs=experiment.file.share_epochs)
+            line += f"{ran:>14}{duration(seconds):>11} "
         typer.echo(f"{line}  {experiment.file.title}")
     typer.echo(
         "CPU left: a guess from a few seconds of calibration on this machine, for one core; cells that"

@@ -39,6 +39,7 @@ def score_disaggregation(
     `bit_accuracy`: entries of P that are right;
     `certified_fraction`: clients with the outcome `proved`; `update_cosine`: mean over the clients that
     took part of the cosine between recovered and true update, where no recovered update counts as 0.
+    `update_variance`: how far updates are from their client's mean, see there;
     `outcomes` counts clients by outcome, and `unresolved` those without one by reason. `baselines` holds what
     a guess from the counts alone would give, and the cosine of the mean aggregate (no attack) and of least
     squares with the true P (a perfect attack).
@@ -61,6 +62,7 @@ def score_disaggregation(
         "bit_accuracy": float(right.mean()),
         "certified_fraction": float((recovery.outcome == "proved").mean()),
         "update_cosine": _mean_cosine(recovery.updates, true_updates, took_part),
+        "update_variance": update_variance(truth, transcript),
         "outcomes": _tally(recovery.outcome),
         "unresolved": _tally(recovery.reason[recovery.outcome == "unresolved"]),
         "false_certificates": int(((recovery.outcome == "proved") & ~exact).sum()),
@@ -109,6 +111,24 @@ def _mean_update(transcript: Transcript) -> NDArray[np.float32]:
     """The best guess at anybody's update without an attack: the mean over all updates in all sums."""
     total = np.concatenate([part.sum(axis=0) for part in slices(transcript.aggregates)])
     return np.asarray(total / max(1, int(transcript.cohort_sizes.sum())), dtype=np.float32)
+
+
+def update_variance(truth: Truth, transcript: Transcript) -> float | None:
+    """Mean squared distance of an update from its client's mean, over the mean square of these.
+
+    Distances add up in sums, where clients' deviations are independent: what is left of the sums without the
+    means, per participation. None if nobody took part.
+    """
+    P = truth.participation.astype(np.float64)
+    left, energy, start = 0.0, 0.0, 0
+    for part in slices(transcript.aggregates):
+        stop = start + part.shape[1]
+        # Who never took part has no mean, and adds nothing.
+        means = np.nan_to_num(np.asarray(truth.updates[:, start:stop], dtype=np.float64))
+        left += float(((part - P @ means) ** 2).sum())
+        energy += float((P.sum(axis=0) @ means**2).sum())
+        start = stop
+    return left / energy if energy else None
 
 
 def _oracle_updates(transcript: Transcript, P: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -49,19 +49,18 @@ class Speed:
         _, easy, hard, noisy = seconds
         return cls(easy, hard, noisy, _seconds_per_step())
 
-    def seconds(self, points: Iterable[Point]) -> float:
-        """CPU seconds for points, each training counted once."""
-        total, trainings = 0.0, set()
+    def seconds(self, points: Iterable[Point], *, share_epochs: bool = False) -> float:
+        """CPU seconds for points; of trainings that are shared the longest counts."""
+        attacks, trainings = 0.0, dict[str | None, float]()
         for point in points:
             settings = point.settings
             if isinstance(settings, Planted):
-                total += self._planted(settings)
+                attacks += self._planted(settings)
                 continue
-            total += self._attack(settings)
-            if point.training not in trainings:
-                trainings.add(point.training)
-                total += self.step * _steps(settings)
-        return total
+            attacks += self._attack(settings)
+            shared = point.longer_training if share_epochs else point.training
+            trainings[shared] = max(trainings.get(shared, 0.0), _steps(settings))
+        return attacks + self.step * sum(trainings.values())
 
     def _planted(self, problem: Planted) -> float:
         if problem.rounds <= problem.clients:

@@ -18,6 +18,7 @@ from scenarios.reproduction.measures.figures import Figures
 from scenarios.reproduction.measures.mean import Mean
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.page import render_outcome
+from scenarios.scoring import update_variance
 from scenarios.sweep_run import SweepDirectory, run_sweep
 
 SMALL = """
@@ -124,7 +125,7 @@ def test_fewest_takes_no_value_from_fewer_trials_than_others_had():
 
 def test_times_of_failed_searches_do_not_count():
     rows = [row(1.0, seconds=2.0, seed=1), row(0.5, seconds=100.0, seed=2)]
-    (cell,) = Mean(figure="seconds", baseline=None, exact_only=True).cells(rows, [])
+    (cell,) = Mean(figure="seconds", exact_only=True).cells(rows, [])
     assert cell.ours == 2.0
 
 
@@ -141,6 +142,12 @@ def test_shares_of_counts_are_those_of_the_planted_rounds():
     assert mean == pytest.approx(1.0, abs=0.15)  # rate 0.1: five standard errors
 
 
+def test_variance_of_updates_is_that_of_the_noise_that_was_planted():
+    problem = Planted(clients=20, rounds=100, rate=0.3, dim=200, noise_sd=0.5)
+    truth, transcript, _ = problem.plant()
+    assert update_variance(truth, transcript) == pytest.approx(0.25, rel=0.05)
+
+
 def test_tally_grants_the_papers_rounding(small, directory):
     cells = [
         c
@@ -151,11 +158,20 @@ def test_tally_grants_the_papers_rounding(small, directory):
     assert str(Tally.of(cells)) == "2 of 3 cells run: 1 at least the paper's, 1 worse"
 
 
-def test_a_training_costs_once(small):
-    speed = Speed(easy=1.0, hard=10.0, noisy=5.0, step=0.01)
-    assert speed.seconds([]) == 0 and duration(0) == "–"
-    once = speed.seconds(small.sweep.points[:1])
-    assert speed.seconds(small.sweep.points[:1] * 2) == 2 * once > 0
+def test_a_shared_training_costs_once():
+    speed = Speed(easy=0.0, hard=0.0, noisy=0.0, step=1.0)
+    points = Experiment.load(PAPER / "table1.toml").budget(Budget.QUICK).points
+    epochs = [point.values["clients.local_epochs"] for point in points]
+    alone = [speed.seconds([point]) for point in points]
+    assert alone == [alone[0] / epochs[0] * number for number in epochs]
+    assert speed.seconds(points) == sum(alone)
+    by_epochs = {speed.seconds([p for p in points if p.longer_training == one.longer_training],
+                               share_epochs=True) for one in points}  # fmt: skip
+    assert by_epochs == {max(alone)}
+
+
+def test_durations_have_the_unit_that_suits():
+    assert [duration(s) for s in (0, 0.2, 59, 90, 7200)] == ["–", "~1 s", "~59 s", "~1.5 min", "~2 h"]
 
 
 def test_an_unknown_name_lists_the_names():

@@ -14,13 +14,12 @@ from scenarios.reproduction.measures.cell import Cell, Row, by_place, cell, mean
 class Figures(Settings):
     """Figures by their dotted names, under what each is called: a cell each, at the key `what`.
 
-    `paper` has the paper's value for some of them, `baseline` the figure that is theirs.
+    `paper` has the paper's value for some of them. Baselines are figures like others.
     """
 
     name: Literal["figures"] = "figures"
     figures: dict[str, str]
     paper: dict[str, float] = Field(default={})
-    baseline: str | None = None
 
     @property
     def label(self) -> str:
@@ -35,7 +34,6 @@ class Figures(Settings):
                 same,
                 mean_of(same, figure),
                 paper=self.paper.get(what),
-                baseline=None if self.baseline is None else mean_of(same, self.baseline),
             )
             for place, same in by_place(rows, keys).items()
             for what, figure in self.figures.items()

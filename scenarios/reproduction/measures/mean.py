@@ -12,7 +12,7 @@ GUESS = "disaggregation.baselines.counts_only_exact_fraction"
 
 
 class Mean(Settings):
-    """A `figure` of a result by its dotted name, and the one that is its `baseline`.
+    """A `figure` of a result by its dotted name; exact fractions stand beside what counts alone would give.
 
     With `exact_only`, points at which not every column was recovered do not count: the time that a search
     takes says nothing where it finds nothing.
@@ -20,7 +20,6 @@ class Mean(Settings):
 
     name: Literal["mean"] = "mean"
     figure: str = EXACT
-    baseline: str | None = GUESS
     exact_only: bool = False
 
     @property
@@ -35,7 +34,7 @@ class Mean(Settings):
                 dict(zip(keys, place, strict=True)),
                 same,
                 mean_of([row for row in same if not self.exact_only or row.get(EXACT) == 1], self.figure),
-                baseline=None if self.baseline is None else mean_of(same, self.baseline),
+                baseline=mean_of(same, GUESS) if self.figure == EXACT else None,
             )
             for place, same in by_place(rows, keys).items()
         ]
