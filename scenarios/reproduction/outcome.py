@@ -102,11 +102,12 @@ class Outcome:
             [value for _, value in side] + [_said(grid.get((side, value))) for value in across]
             for side in self.down
         ]
-        return [*names, *(f"{_short(self.experiment.file.across)} {shown(v)}" for v in across)], lines
+        return [*names, *(_column(self.experiment.file.across, value) for value in across)], lines
 
 
-def _short(key: str) -> str:
-    return key.rpartition(".")[2]
+def _column(key: str, value: Any) -> str:
+    """A number needs the last part of its key beside it; a name stands for itself."""
+    return value if isinstance(value, str) else f"{key.rpartition('.')[2]} {shown(value)}"
 
 
 def _rank(value: Any) -> Any:
