@@ -48,6 +48,7 @@ def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]
         tally = Tally.of(outcome.cells)
         compared = [str(tally.at_least), str(tally.worse)] if tally.at_least + tally.worse else ["", ""]
         rows.append([f"`{outcome.experiment.name}`", str(tally.cells), str(tally.run), *compared])
+    missing = [f"`{o.experiment.name}`" for o in outcomes if not Tally.of(o.cells).run]
     return [
         "# The paper's tables and figures, ours beside theirs",
         "",
@@ -59,6 +60,9 @@ def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]
         "digits. Figures have no values in the paper's text to compare with.",
         "",
         *_markdown(["", "cells", "run", "at least the paper's", "worse"], rows),
+        "",
+        f"In all {Tally.of(cell for outcome in outcomes for cell in outcome.cells)}.",
+        *([f"Not run at all: {', '.join(missing)}."] if missing else []),
         "",
     ]
 

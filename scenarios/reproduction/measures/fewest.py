@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -14,8 +14,9 @@ from scenarios.reproduction.measures.cell import EXACT, Cell, Row, by_place, cel
 class Fewest(Settings):
     """The least value of the key `over` at which every client of every seed that was run is exact.
 
-    There is none if the grid has a smaller one at which fewer seeds were run: a few trials are luckier than
-    many, and what was not tried might do. `limits` are drawn in, as multiples of the number of clients.
+    Whether that is the least is known only if all smaller ones of the grid were tried, with as many seeds as
+    any; a cell of which it is not known counts as not run. `limits` are drawn in, as multiples of the number of
+    clients.
     """
 
     name: Literal["fewest"] = "fewest"
@@ -31,24 +32,20 @@ class Fewest(Settings):
         """A cell for every setting of the other keys."""
         others = [key for key in keys if key != self.over]
         return [
-            cell(
-                dict(zip(others, place, strict=True)),
-                same,
-                self._least(same),
-                limits={name: factor * same[0]["columns"] for name, factor in self.limits.items()},
-            )
+            self._cell(dict(zip(others, place, strict=True)), same)
             for place, same in by_place(rows, others).items()
         ]
 
-    def _least(self, rows: Sequence[Row]) -> float | None:
+    def _cell(self, place: Mapping[str, Any], rows: Sequence[Row]) -> Cell:
         trials = {
             value: [row[EXACT] for row in same if was_run(row)]
             for (value,), same in by_place(rows, [self.over]).items()
         }
         most = max(map(len, trials.values()))
+        limits = {name: factor * rows[0]["columns"] for name, factor in self.limits.items()}
         for value in sorted(trials):
-            if len(trials[value]) < most:
-                return None
-            if min(trials[value], default=0) == 1:
-                return float(value)
-        return None
+            if not most or len(trials[value]) < most:
+                return cell(place, [{**row, EXACT: None} for row in rows], None, limits=limits)
+            if min(trials[value]) == 1:
+                return cell(place, rows, float(value), limits=limits)
+        return cell(place, rows, None, limits=limits)
