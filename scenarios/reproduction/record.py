@@ -61,7 +61,8 @@ def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]
         "",
         *_markdown(["", "cells", "run", "at least the paper's", "worse"], rows),
         "",
-        f"In all {Tally.of(cell for outcome in outcomes for cell in outcome.cells)}.",
+        f"In all {Tally.of(cell for outcome in outcomes for cell in outcome.cells)}; a cell that several "
+        "of them share counts in each.",
         *([f"Not run at all: {', '.join(missing)}."] if missing else []),
         "",
     ]
@@ -131,5 +132,8 @@ def _write_picture(outcome: Outcome, path: Path) -> None:
     """As SVG; the same cells give the same bytes."""
     import matplotlib
 
-    with matplotlib.rc_context({"svg.hashsalt": path.stem}), written_whole(path) as temporary:
+    with (
+        matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}),
+        written_whole(path) as temporary,
+    ):
         draw(outcome).savefig(temporary, format="svg", metadata={"Date": None})

@@ -15,8 +15,8 @@ class Fewest(Settings):
     """The least value of the key `over` at which every client of every seed that was run is exact.
 
     Whether that is the least is known only if all smaller ones of the grid were tried, with as many seeds as
-    any; a cell of which it is not known counts as not run. `limits` are drawn in, as multiples of the number of
-    clients.
+    any; a cell of which it is not known counts as not run. `limits` are drawn in, as multiples of the number
+    of clients.
     """
 
     name: Literal["fewest"] = "fewest"
