@@ -36,6 +36,9 @@ class Threads(Settings):
         """work(shared, block) for every block, in their order."""
         from threadpoolctl import threadpool_limits
 
+        if len(blocks) == 1:  # setting up would cost more than a small problem
+            yield work(shared, blocks[0])
+            return
         workers = self.number or len(os.sched_getaffinity(0))
         # A thread of the linear algebra's own per core would fight with ours; one each also fixes the
         # order of summation, and so the bytes.
