@@ -11,20 +11,17 @@ from typing import Annotated
 
 import typer
 
+from scenarios.sweep_cli import BaseSet, Json, Ray, Workers
+
 
 def evaluate(
     file: Annotated[str, typer.Argument(metavar="FILE", help="An evaluation file, or one from the library.")],
     *,
     out: Annotated[Path | None, typer.Option("--out", help="The folder; runs/NAME if not given.")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the base."),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that work at a time; as many as cores if not given.")
-    ] = None,
-    ray: Annotated[bool, typer.Option("--ray", help="Work on a Ray cluster instead.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    overrides: BaseSet = None,
+    workers: Workers = None,
+    ray: Ray = False,
+    as_json: Json = False,
 ) -> None:
     """Compare defences: what each stops, and what it costs."""
     from scenarios.evaluate import Evaluation, columns, sentence, table

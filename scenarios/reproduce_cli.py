@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scenarios.sweep_cli import Workers
+
 if TYPE_CHECKING:
     from scenarios.reproduction.experiment import Experiment
     from scenarios.reproduction.outcome import Outcome
@@ -30,9 +32,7 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option("--data", help="The data set's folder or .npz, for the federations.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that work at a time; as many as cores if not given.")
-    ] = None,
+    workers: Workers = None,
     record: Annotated[
         Path | None, typer.Option("--record", metavar="FILE.md", help="Write down all that has been run.")
     ] = None,

@@ -11,6 +11,16 @@ from typing import Annotated
 
 import typer
 
+BaseSet = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the base."),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes that work at a time; as many as cores if not given.")
+]
+Ray = Annotated[bool, typer.Option("--ray", help="Work on a Ray cluster instead.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
+
 
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (docs/sweeps.md).")],
@@ -18,15 +28,10 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option("--out", help="The sweep's folder; runs/NAME if not given.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the base."),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that work at a time; as many as cores if not given.")
-    ] = None,
-    ray: Annotated[bool, typer.Option("--ray", help="Work on a Ray cluster instead.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    overrides: BaseSet = None,
+    workers: Workers = None,
+    ray: Ray = False,
+    as_json: Json = False,
 ) -> None:
     """Run every combination of the values that a file lists; a sweep that was stopped goes on."""
     from scenarios.sweep import Sweep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from fedsim.seeds import Stage, stream
@@ -41,12 +42,12 @@ class Defence(Settings):
         return self.model_dump(mode="json")
 
 
-class UpdateDefence(Defence):
+class UpdateDefence(Defence, ABC):
     """A defence that changes each update on its device, before anything leaves it."""
 
+    @abstractmethod
     def on_update(self, update: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
         """What the device sends instead of its update (dim,)."""
-        raise NotImplementedError
 
     def device_mods(self, seed: int, place: int) -> list[Mod]:
         """One mod, which changes the reply to a call for training."""
