@@ -18,7 +18,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedsim.flower import client_number, metrics_in, parameters_of, round_number, vector_record
+from fedsim.flower import client_number, grown, metrics_in, parameters_of, round_number
 
 _READ, _STRIKE = "read_diary", "strike_diary"
 _TOTAL, _LATEST, _NOTES = "diary-total", "diary-latest", "diary-notes"
@@ -95,8 +95,7 @@ def _settle(context: Context) -> None:
     if notes["latest-round"] == _NO_ROUND:
         return
     latest = parameters_of(context.state[_LATEST])
-    total = parameters_of(context.state[_TOTAL]) + latest if _TOTAL in context.state else latest
-    context.state[_TOTAL] = vector_record(total)
+    context.state[_TOTAL] = grown(context.state.get(_TOTAL), latest)
     _note(context, latest_round=_NO_ROUND, rounds=notes["rounds"] + 1)
 
 

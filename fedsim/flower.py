@@ -89,10 +89,39 @@ class LazyArray(Array):
         return Array, (self.dtype, self.shape, self.stype, self.data)
 
 
+class _Sum(LazyArray):
+    """An array that goes on growing in its place, for the one who makes it."""
+
+    __qualname__ = "Array"
+
+    def __init__(self, first: NDArray[np.float32]) -> None:
+        self.total = first.copy()
+        super().__init__(self.total)
+
+
+def grown(record: object | None, vector: NDArray[np.float32]) -> ArrayRecord:
+    """The record of a sum, or of none yet, with a vector added to it.
+
+    The record is not to be used any more: a sum that has not travelled since it was made grows in its place.
+    """
+    if record is None:
+        return _flat_record(_Sum(vector))
+    assert isinstance(record, ArrayRecord)
+    kept = record[PARAMETERS]
+    if not isinstance(kept, _Sum):
+        kept = _Sum(parameters_of(record))
+    kept.total += vector
+    return _flat_record(kept)
+
+
 def vector_record(vector: NDArray[np.float32]) -> ArrayRecord:
     """A flat vector as Flower sends it; the vector is not to be changed any more."""
+    return _flat_record(LazyArray(vector))
+
+
+def _flat_record(array: Array) -> ArrayRecord:
     record = ArrayRecord()
-    record[PARAMETERS] = LazyArray(vector)
+    record[PARAMETERS] = array
     return record
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from fedsim.flower import WEIGHT, metrics_in, record_vector
 from fedsim.replies import delivered
+
+_STRETCH = 32_768
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,21 @@ class IdealRound:
         members = tuple(node for node in self._invitation.nodes if node in arrived)
         if not members:
             return RoundSum.of_nobody(self._invitation.dim)
-        total = np.zeros(self._invitation.dim)
-        for node in members:
-            total += record_vector(arrived[node])
+        total = _sum([record_vector(arrived[node]) for node in members])
         weight = sum(_weight(arrived[node]) for node in members)
-        return RoundSum(total.astype(np.float32), weight, members)
+        return RoundSum(total, weight, members)
+
+
+def _sum(updates: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Their sum in float64, rounded once at the end; a stretch at a time, which stays in the cache."""
+    total = np.empty_like(updates[0])
+    for begin in range(0, len(total), _STRETCH):
+        stretch = slice(begin, begin + _STRETCH)
+        exact = updates[0][stretch].astype(np.float64)
+        for update in updates[1:]:
+            exact += update[stretch]
+        total[stretch] = exact
+    return total
 
 
 def _weight(reply: Message) -> float:

@@ -18,7 +18,7 @@ from fedsim.federation import ClientSettings
 from fedsim.models import Model
 from fedsim.seeds import Stage, stream
 from fedsim.spool import Spool
-from fedsim.stacked import Descent, Stack, in_layout, stages_of
+from fedsim.stacked import Descent, Holdings, Stack, are_few, in_layout, stages_of
 from fedsim.training import FlatModel, as_input, images_used, initial_model, local_update, local_updates
 from fedsim.workers import Workers
 
@@ -67,7 +67,7 @@ class Trainer:
         self._stages = stages_of(module)
         if self._stages is not None:
             self._stack_images = in_layout(torch.from_numpy(data.train_images), self._stages)
-        self._stacks: dict[int, Stack] = {}
+        self._stacks: dict[tuple[int, bool], Stack] = {}
         self._scratch = FlatModel(module)
         self._workers = Workers[Chunk](workers, self._train)
         self._sent: NDArray[np.float32] | None = None
@@ -120,14 +120,14 @@ class Trainer:
         self._workers.close()
 
     def _chunks(self, clients: Sequence[int], round_index: int) -> list[Chunk]:
-        """Clients with the same number of images, in even groups."""
+        """Clients who own equally many images, in even groups."""
         by_size: dict[int, list[int]] = {}
         for client in clients:
-            by_size.setdefault(self.images_used(client), []).append(client)
+            by_size.setdefault(len(self._owned[client]), []).append(client)
         chunks: list[Chunk] = []
         row = 0
         for size, group in by_size.items():
-            together = self._together(min(size, self.settings.batch_size))
+            together = self._together(min(images_used(size, self.settings), self.settings.batch_size))
             for part in np.array_split(group, -(-len(group) // together)):
                 chunks.append(Chunk(row, tuple(part.tolist()), round_index))
                 row += len(part)
@@ -144,12 +144,12 @@ class Trainer:
             for row, client in zip(rows, chunk.clients, strict=True):
                 row[:] = self._alone(client, chunk.round_index, self._start, self._marks)
             return
+        positions = {client: torch.from_numpy(self._owned[client]) for client in chunk.clients}
+        owned = Holdings(self._stack_images, torch.from_numpy(self._labels), positions)
         local_updates(
-            self._stack(len(chunk.clients)),
+            self._stack(len(chunk.clients), owned.size),
             torch.from_numpy(self._start),
-            images=self._stack_images,
-            labels=torch.from_numpy(self._labels),
-            owned=[self._owned[client] for client in chunk.clients],
+            owned=owned,
             settings=self.settings,
             rngs=[self._rng(client, chunk.round_index) for client in chunk.clients],
             marks=self._marks,
@@ -170,16 +170,18 @@ class Trainer:
             marks=marks,
         )
 
-    def _stack(self, copies: int) -> Stack:
+    def _stack(self, copies: int, images: int) -> Stack:
         assert self._stages is not None
-        if copies not in self._stacks:
-            self._stacks[copies] = Stack(
+        few = are_few(images, self._stages)
+        if (copies, few) not in self._stacks:
+            self._stacks[copies, few] = Stack(
                 self._stages,
                 copies=copies,
                 image_shape=self._image_shape,
                 descent=Descent(self.settings.lr, self.settings.momentum),
+                few_images=few,
             )
-        return self._stacks[copies]
+        return self._stacks[copies, few]
 
     def _rng(self, client: int, round_index: int) -> np.random.Generator:
         return stream(self.seed, Stage.CLIENT, client, round_index)

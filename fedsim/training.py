@@ -10,10 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedsim.pixels import scaled_
+
 if TYPE_CHECKING:
     from fedsim.local_work import LocalWork
     from fedsim.models import Model
-    from fedsim.stacked import Stack
+    from fedsim.stacked import Holdings, Stack
 
 
 def initial_model(
@@ -27,12 +29,8 @@ def initial_model(
 
 def as_input(images: NDArray[np.uint8]) -> torch.Tensor:
     """(n, height, width, 3) bytes as the network's input: (n, 3, height, width) float32 in [-1, 1]."""
-    return scaled(torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))))
-
-
-def scaled(pixels: torch.Tensor) -> torch.Tensor:
-    """Bytes as float32 in [-1, 1]."""
-    return pixels.to(torch.float32).div_(127.5).sub_(1)
+    pixels = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+    return scaled_(pixels.to(torch.float32))
 
 
 def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
@@ -137,9 +135,7 @@ def local_updates(
     stack: Stack,
     start: torch.Tensor,
     *,
-    images: torch.Tensor,
-    labels: torch.Tensor,
-    owned: Sequence[NDArray[np.int64]],
+    owned: Holdings,
     settings: LocalWork,
     rngs: Sequence[np.random.Generator],
     marks: Sequence[int],
@@ -147,15 +143,13 @@ def local_updates(
 ) -> None:
     """The same for as many clients as the stack has copies, all at once: `out` (clients, marks, dim).
 
-    `images` are bytes in the stack's layout, `owned` the positions of each client's images, of which all use
-    equally many. A client's update is what `local_update` computes, up to rounding.
+    A client's update is what `local_update` computes, up to rounding.
     """
     with torch.inference_mode():
-        stack.restart(start)
-        clients = [epochs(len(mine), settings, rng) for mine, rng in zip(owned, rngs, strict=True)]
+        stack.restart(start, owned)
+        clients = [epochs(owned.size, settings, rng) for rng in rngs]
         for number, orders in enumerate(zip(*clients, strict=True), start=1):
-            chosen = np.stack([mine[order] for mine, order in zip(owned, orders, strict=True)])
-            for batch in torch.split(torch.from_numpy(chosen), settings.batch_size, dim=1):
-                stack.step(scaled(images[batch]), labels[batch])
+            for batch in torch.split(torch.from_numpy(np.stack(orders)), settings.batch_size, dim=1):
+                stack.step(batch)
             if number in marks:
                 stack.progress(start, out=out[:, marks.index(number)])

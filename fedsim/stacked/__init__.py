@@ -9,7 +9,8 @@ Convolutions work on (copies, batch, height, width, channels), channels last, wh
 """
 
 from fedsim.stacked.parameter import Descent
+from fedsim.stacked.source import Holdings
 from fedsim.stacked.stack import Stack
-from fedsim.stacked.stages import Stage, in_layout, stages_of
+from fedsim.stacked.stages import Stage, are_few, in_layout, stages_of
 
-__all__ = ["Descent", "Stack", "Stage", "in_layout", "stages_of"]
+__all__ = ["Descent", "Holdings", "Stack", "Stage", "are_few", "in_layout", "stages_of"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import product
 
 import torch
 from torch import nn
 
 from fedsim.stacked.activation import Activation, where_positive
-from fedsim.stacked.layer import Workspace
 from fedsim.stacked.parameter import Parameter
 
 
@@ -33,102 +33,121 @@ class Convolution:
     ) -> None:
         self._weight, self._bias, self._activation = weight, bias, activation
         self._padding, self._pool = padding, pool
-        copies, outputs, *self._size, channels = weight.value.shape
-        self._reach = [side + pool - 1 for side in self._size]
+        copies, outputs, *size, channels = weight.value.shape
+        self._reach = [side + pool - 1 for side in size]
         self._kernels = torch.zeros(copies, pool, pool, outputs, *self._reach, channels)
-        self._space = Workspace()
+        self._by_kernel = torch.empty_like(self._kernels)
+        self._shifted, self._by_shifted = (
+            [
+                kernels[:, down, right, :, down : down + size[0], right : right + size[1]]
+                for down, right in product(range(pool), repeat=2)
+            ]
+            for kernels in (self._kernels, self._by_kernel)
+        )
+        self._rooms: dict[torch.Size, _Room] = {}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(copies, batch, height, width, channels) to the same with fewer pixels and other channels."""
         down, right = self._padding
         if down or right:
             x = nn.functional.pad(x, (0, 0, right, right, down, down))
-        self._shape = x.shape
+        if x.shape not in self._rooms:
+            self._rooms[x.shape] = _Room(x.shape, self._kernels.shape)
+        self._room = room = self._rooms[x.shape]
         patches = x.unfold(2, self._reach[0], self._pool).unfold(3, self._reach[1], self._pool)
-        patches = patches.permute(0, 1, 2, 3, 5, 6, 4)
-        self._patches = self._space.room("patches", *patches.shape).copy_(patches)
-        for kernel in self._shifted(self._kernels):
+        room.patches.copy_(patches.permute(0, 1, 2, 3, 5, 6, 4))
+        for kernel in self._shifted:
             kernel.copy_(self._weight.value)
-        places = self._places()
-        torch.bmm(_matrix(self._kernels), _matrix(self._patches).mT, out=_matrix(places))
-        chosen = self._choose(places).permute(0, 2, 3, 4, 1)
-        self._y = self._space.room("y", *chosen.shape)
+        torch.bmm(_matrix(self._kernels), room.patch_matrix.mT, out=room.place_matrix)
+        for contest in room.contests:
+            torch.sub(contest.second, contest.first, out=contest.lead)
+            torch.maximum(contest.first, contest.second, out=contest.winner)
         if self._bias is None:
-            self._y.copy_(chosen)
+            room.y.copy_(room.chosen_last)
         else:
-            torch.add(chosen, self._bias.value[:, None, None, None], out=self._y)
-        return self._activation.apply_(self._y)
+            torch.add(room.chosen_last, self._bias.value[:, None, None, None], out=room.y)
+        return self._activation.apply_(room.y)
 
     def backward(self, gradient: torch.Tensor, *, further: bool) -> torch.Tensor | None:
         """Take a step; the gradient in the inputs if somebody further down wants it."""
-        gradient = self._activation.pull_back_(gradient, self._y).permute(0, 4, 1, 2, 3)
-        gradient = self._space.room("chosen", *gradient.shape).copy_(gradient)
-        places = _matrix(self._give_back(gradient))
+        room = self._room
+        # What was chosen, and from which places, is not needed any more: the gradients take that memory.
+        room.chosen_last.copy_(self._activation.pull_back_(gradient, room.y))
+        for contest in reversed(room.contests):
+            where_positive(contest.lead, contest.winner, out=contest.second)
+            torch.sub(contest.winner, contest.second, out=contest.first)
         below = None
         if further:
-            by_patch = self._space.room("by_patch", *self._patches.shape)
-            torch.bmm(places.mT, _matrix(self._kernels), out=_matrix(by_patch))
-            below = self._fold(by_patch)
-        by_kernel = torch.bmm(places, _matrix(self._patches)).view(self._kernels.shape)
-        self._weight.follow(*self._shifted(by_kernel))
+            torch.bmm(room.place_matrix.mT, _matrix(self._kernels), out=_matrix(room.by_patch))
+            below = self._fold(room)
+        torch.bmm(room.place_matrix, room.patch_matrix, out=_matrix(self._by_kernel))
+        self._weight.follow(*self._by_shifted)
         if self._bias is not None:
-            self._bias.follow(gradient.flatten(2).sum(2))
+            self._bias.follow(room.chosen.flatten(2).sum(2))
         return below
 
-    def _shifted(self, kernels: torch.Tensor) -> list[torch.Tensor]:
-        """The parts of the larger kernels that hold the weights, (copies, outputs, *size, channels) each."""
-        high, wide = self._size
-        return [
-            kernels[:, down, right, :, down : down + high, right : right + wide]
-            for down, right in product(range(self._pool), repeat=2)
-        ]
-
-    def _places(self) -> torch.Tensor:
-        """Room for (copies, down, right, outputs, batch, rows, columns): all that pooling chooses from."""
-        return self._space.room("places", *self._kernels.shape[:4], *self._patches.shape[1:4])
-
-    def _choose(self, places: torch.Tensor) -> torch.Tensor:
-        """The largest of each pixel's places: first of those above each other, then of what is left."""
-        if self._pool == 1:
-            return places[:, 0, 0]
-        self._leads = []
-        for contest in ("rows", "columns"):
-            first, second = places.unbind(1)
-            self._leads.append(
-                torch.sub(second, first, out=self._space.room(f"{contest} lead", *first.shape))
-            )
-            places = torch.maximum(first, second, out=self._space.room(contest, *first.shape))
-        return places
-
-    def _give_back(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The gradient at the places that were chosen, 0 at the others."""
-        if self._pool == 1:
-            return gradient[:, None, None]
-        by_row, by_column = self._leads
-        for lead, places in ((by_column, self._space.room("rows", *by_row.shape)), (by_row, self._places())):
-            first, second = places.unbind(1)
-            where_positive(lead, gradient, out=second)
-            torch.sub(gradient, second, out=first)
-            gradient = places
-        return gradient
-
-    def _fold(self, by_patch: torch.Tensor) -> torch.Tensor:
-        """The sum of all patches, each at its place in the image."""
-        copies, batch, height, width, channels = self._shape
-        rows, columns = by_patch.shape[2:4]
-        # Patches of whole tiles are added tile by tile: longer runs of memory, and fewer additions.
-        tile = math.gcd(self._pool, *self._reach)
-        step = self._pool // tile
-        reach = [side // tile for side in self._reach]
-        high, wide = -(-height // tile), -(-width // tile)
-        image = self._space.room("image", copies * batch, high, tile, wide, tile * channels).zero_()
-        tiles = by_patch.view(copies * batch, rows, columns, reach[0], tile, reach[1], tile * channels)
-        for down, right in product(*map(range, reach)):
-            here = image[:, down : down + rows * step : step, :, right : right + columns * step : step]
-            here += tiles[:, :, :, down, :, right].transpose(2, 3)
-        image = image.view(copies, batch, high * tile, wide * tile, channels)
+    def _fold(self, room: _Room) -> torch.Tensor:
+        """The sum of all patches' gradients, each at its place in the image, without the padding."""
+        room.image.zero_()
+        for here, part in room.tiles:
+            here.add_(part)
         top, left = self._padding
-        return image[:, :, top : height - top, left : width - left].contiguous()
+        _, _, height, width, _ = room.shape
+        return room.whole[:, :, top : height - top, left : width - left].contiguous()
+
+
+@dataclass(frozen=True)
+class _Contest:
+    """Pairs of places of which pooling keeps the larger; `lead` is how much the second is ahead."""
+
+    first: torch.Tensor
+    second: torch.Tensor
+    lead: torch.Tensor
+    winner: torch.Tensor
+
+
+class _Room:
+    """Memory for a step on inputs of one shape, (copies, batch, height, width, channels).
+
+    It is the same in every step, and so are all views of it: to make them anew, or to get fresh memory, costs
+    as much as the smaller layers themselves.
+    """
+
+    def __init__(self, shape: torch.Size, kernels: torch.Size) -> None:
+        self.shape = shape
+        copies, batch, height, width, channels = shape
+        _, pool, _, outputs, *reach, _ = kernels
+        rows, columns = ((side - far) // pool + 1 for side, far in zip((height, width), reach, strict=True))
+        self.patches = torch.empty(copies, batch, rows, columns, *reach, channels)
+        self.patch_matrix = _matrix(self.patches)
+        places = torch.empty(copies, pool, pool, outputs, batch, rows, columns)
+        self.place_matrix = _matrix(places)
+        # The larger of two places above each other, and then the larger of two that are left.
+        self.contests: list[_Contest] = []
+        while pool == 2 and len(self.contests) < 2:
+            first, second = places.unbind(1)
+            places = torch.empty_like(first)
+            self.contests.append(_Contest(first, second, torch.empty_like(first), places))
+        self.chosen = places.view(copies, outputs, batch, rows, columns)
+        self.chosen_last = self.chosen.permute(0, 2, 3, 4, 1)
+        self.y = torch.empty(self.chosen_last.shape)
+        # Patches of whole tiles are added tile by tile: longer runs of memory, and fewer additions.
+        tile = math.gcd(pool, *reach)
+        step = pool // tile
+        high, wide = -(-height // tile), -(-width // tile)
+        self.by_patch = torch.empty_like(self.patches)
+        self.image = torch.empty(copies * batch, high, tile, wide, tile * channels)
+        self.whole = self.image.view(copies, batch, high * tile, wide * tile, channels)
+        parts = self.by_patch.view(
+            copies * batch, rows, columns, reach[0] // tile, tile, reach[1] // tile, tile * channels
+        )
+        self.tiles = [
+            (
+                self.image[:, down : down + rows * step : step, :, right : right + columns * step : step],
+                parts[:, :, :, down, :, right].transpose(2, 3),
+            )
+            for down, right in product(*(range(far // tile) for far in reach))
+        ]
 
 
 def _matrix(x: torch.Tensor) -> torch.Tensor:

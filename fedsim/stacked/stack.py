@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from fedsim.stacked.convolution import Convolution
+from fedsim.stacked.first_linear import FirstLinear
 from fedsim.stacked.layer import Layer
 from fedsim.stacked.linear import Linear
 from fedsim.stacked.parameter import Descent, Parameter
+from fedsim.stacked.source import Album, Holdings, Source
 from fedsim.stacked.stages import Stage
 
 
@@ -18,15 +20,23 @@ class Stack:
     """`copies` of the network of `stages`, for images of `image_shape` (channels, height, width).
 
     To the outside a network is a vector of length dim in torch's order of parameters, as it is for
-    `FlatModel`; inside, the entries are in the order that suits the products.
+    `FlatModel`; inside, the entries are in the order that suits the products. With `few_images`, a linear
+    layer in front is a `FirstLinear`.
     """
 
     def __init__(
-        self, stages: Sequence[Stage], *, copies: int, image_shape: tuple[int, int, int], descent: Descent
+        self,
+        stages: Sequence[Stage],
+        *,
+        copies: int,
+        image_shape: tuple[int, int, int],
+        descent: Descent,
+        few_images: bool = False,
     ) -> None:
         self._copies, self._descent = copies, descent
         self._parameters: list[Parameter] = []
         self._dim = 0
+        self._source: Source = Album(copies)
         self._layers: list[Layer] = []
         shape = image_shape
         for stage in stages:
@@ -40,6 +50,12 @@ class Stack:
                 )
                 height, width = shape[1] + 2 * down - high + 1, shape[2] + 2 * right - wide + 1
                 shape = (layer.out_channels, height // stage.pool, width // stage.pool)
+            elif stage is stages[0] and few_images:
+                place = self._next(layer.weight.shape)
+                bias = None if layer.bias is None else self._parameter(layer.bias.shape)
+                size = (layer.out_features, layer.in_features)
+                self._source = FirstLinear(copies, place, size, bias, activation, descent=descent)
+                shape = (layer.out_features, 1, 1)
             else:
                 # Behind a convolution a layer's inputs are an image with its channels last.
                 is_image = bool(self._layers) and shape != (layer.in_features, 1, 1)
@@ -48,36 +64,46 @@ class Stack:
                 bias = None if layer.bias is None else self._parameter(layer.bias.shape)
                 self._layers.append(Linear(weight, bias, activation))
                 shape = (layer.out_features, 1, 1)
+        self._classes = shape[0]
 
-    def restart(self, start: torch.Tensor) -> None:
-        """Make all copies the network `start`, (dim,)."""
+    def restart(self, start: torch.Tensor, owned: Holdings) -> None:
+        """Make all copies the network `start`, (dim,), each for one of the clients who own images."""
         for parameter in self._parameters:
             parameter.restart(start)
+        self._source.restart(start, owned)
+        self._offsets = owned.size * torch.arange(self._copies)[:, None]
+        self._hits = nn.functional.one_hot(owned.labels[owned.all_positions], self._classes).float()
 
     def progress(self, start: torch.Tensor, *, out: torch.Tensor) -> None:
         """How far the copies have come from `start`: `out` (copies, dim)."""
         for parameter in self._parameters:
             torch.sub(parameter.value, parameter.seen_in(start), out=parameter.seen_in(out))
+        self._source.progress(out=out)
 
-    def step(self, images: torch.Tensor, labels: torch.Tensor) -> None:
-        """A step down the mean cross-entropy of each copy's own batch.
-
-        `images` (copies, batch, height, width, channels), or with channels first, as in torch, if the network
-        begins with a linear layer; `labels` (copies, batch).
-        """
-        x = images
+    def step(self, chosen: torch.Tensor) -> None:
+        """A step down the mean cross-entropy of a batch: `chosen` (copies, length) of each one's images."""
+        batch = (chosen + self._offsets).flatten()
+        x = self._source.forward(batch)
         for layer in self._layers:
             x = layer.forward(x)
-        hit = nn.functional.one_hot(labels, x.shape[2])
-        gradient: torch.Tensor | None = x.softmax(2).sub_(hit).div_(x.shape[1])
+        hits = self._hits.index_select(0, batch).view_as(x)
+        gradient: torch.Tensor | None = x.softmax(2).sub_(hits).div_(x.shape[1])
         for layer in reversed(self._layers):
             assert gradient is not None
-            gradient = layer.backward(gradient, further=layer is not self._layers[0])
+            further = self._source.learns or layer is not self._layers[0]
+            gradient = layer.backward(gradient, further=further)
+        if gradient is not None:
+            self._source.backward(gradient)
 
     def _parameter(self, shape: Sequence[int], *, channels_last: bool = False) -> Parameter:
         """The next parameter in the order of the vector."""
-        place = slice(self._dim, self._dim + torch.Size(shape).numel())
-        self._dim = place.stop
+        place = self._next(shape)
         parameter = Parameter(self._copies, place, shape, channels_last=channels_last, descent=self._descent)
         self._parameters.append(parameter)
         return parameter
+
+    def _next(self, shape: Sequence[int]) -> slice:
+        """The next entries of the vector."""
+        place = slice(self._dim, self._dim + torch.Size(shape).numel())
+        self._dim = place.stop
+        return place

@@ -59,6 +59,12 @@ def in_layout(images: torch.Tensor, stages: Sequence[Stage]) -> torch.Tensor:
     return images if isinstance(stages[0].layer, nn.Conv2d) else images.movedim(3, 1).contiguous()
 
 
+def are_few(images: int, stages: Sequence[Stage]) -> bool:
+    """Whether a client's images are so few that its network is best learned in terms of them."""
+    first = stages[0].layer
+    return isinstance(first, nn.Linear) and images <= first.out_features
+
+
 def _parts(module: nn.Module) -> Iterator[nn.Module]:
     if type(module) is nn.Sequential:
         for part in module:

@@ -20,6 +20,7 @@ MODELS = [
     Lenet(hidden=20),
     Mlp(hidden=16),
     Mlp(hidden=16, activation="sigmoid"),
+    Mlp(hidden=6),
     Cnn(width=4, hidden=8),
     Resnet(width=8),
     Custom(factory="test_trainer:odd_network"),
@@ -95,7 +96,7 @@ def test_updates_do_not_depend_on_the_company(model, settings):
 
 def test_the_networks_of_the_library_are_stacked_where_they_can_be():
     stacked = [stages_of(model.build((3, 18, 17), 4)) is not None for model in MODELS]
-    assert stacked == [True] * 5 + [False, True, False]
+    assert stacked == [True] * 6 + [False, True, False]
 
 
 @pytest.mark.parametrize(
