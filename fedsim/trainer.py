@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from fedsim.data import ImageData, Owned
 from fedsim.federation import ClientSettings
+from fedsim.forked_processes import ForkedProcesses
 from fedsim.models import Model
 from fedsim.seeds import Stage, stream
 from fedsim.spool import Spool
 from fedsim.stacked import Descent, Holdings, Stack, are_few, in_layout, stages_of
 from fedsim.training import FlatModel, as_input, images_used, initial_model, local_update, local_updates
-from fedsim.workers import Workers
 
 _CLIENTS_TOGETHER = 5
 """Clients that are trained in one program. More would be a little cheaper, and occupy fewer cores."""
@@ -69,7 +69,7 @@ class Trainer:
             self._stack_images = in_layout(torch.from_numpy(data.train_images), self._stages)
         self._stacks: dict[tuple[int, bool], Stack] = {}
         self._scratch = FlatModel(module)
-        self._workers = Workers[Chunk](workers, self._train)
+        self._workers = ForkedProcesses[Chunk](workers, self._train)
         self._sent: NDArray[np.float32] | None = None
         self._start = _shared(self._scratch.dim)
         self._spool = spool

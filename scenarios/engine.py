@@ -67,7 +67,7 @@ class Inline:
     def run(self, server_app: ServerApp, world: World) -> None:
         """Run a federation to its end."""
         from fedsim.engines.inline import run_inline
-        from fedsim.workers import cores
+        from fedsim.forked_processes import cores
         from scenarios.apps import client_app, trainer
 
         clients = world.scenario.federation.clients

@@ -20,7 +20,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
-class Workers(Generic[Task]):
+class ForkedProcesses(Generic[Task]):
     """`size` processes, this one among them, that do `work` on the tasks they are given.
 
     The others are forked off when there is first more than one task, so that small runs do not pay for

@@ -4,7 +4,7 @@ import os
 import numpy as np
 import pytest
 
-from fedsim.workers import Workers
+from fedsim.forked_processes import ForkedProcesses
 
 
 def shared(size):
@@ -18,7 +18,7 @@ def test_all_tasks_are_done_in_as_many_processes(size):
     def work(task):
         done[task] = os.getpid()
 
-    workers = Workers(size, work)
+    workers = ForkedProcesses(size, work)
     for _ in range(2):
         done[:] = 0
         workers.run(range(5))
@@ -29,14 +29,14 @@ def test_all_tasks_are_done_in_as_many_processes(size):
 
 def test_one_task_needs_no_other_process():
     done = shared(1)
-    workers = Workers(4, lambda task: done.__setitem__(task, os.getpid()))
+    workers = ForkedProcesses(4, lambda task: done.__setitem__(task, os.getpid()))
     workers.run([0])
     assert done[0] == os.getpid()
     assert not workers._pipes
 
 
 def test_no_task_is_fine():
-    Workers(2, print).run([])
+    ForkedProcesses(2, print).run([])
 
 
 def test_a_fault_in_a_worker_is_raised_here():
@@ -46,7 +46,7 @@ def test_a_fault_in_a_worker_is_raised_here():
         if os.getpid() != parent:
             raise ValueError(f"task {task} is impossible")
 
-    workers = Workers(2, work)
+    workers = ForkedProcesses(2, work)
     with pytest.raises(RuntimeError, match=r"(?s)worker process failed.*ValueError: task 1 is impossible"):
         workers.run(range(2))
     workers.close()
@@ -59,7 +59,7 @@ def test_a_worker_that_dies_is_noticed():
         if os.getpid() != parent:
             os._exit(9)
 
-    workers = Workers(2, work)
+    workers = ForkedProcesses(2, work)
     with pytest.raises(RuntimeError, match="ended without a word"):
         workers.run(range(2))
     workers.close()
@@ -67,7 +67,7 @@ def test_a_worker_that_dies_is_noticed():
 
 def test_workers_end_when_they_are_dismissed():
     pids = shared(3)
-    workers = Workers(3, lambda task: pids.__setitem__(task, os.getpid()))
+    workers = ForkedProcesses(3, lambda task: pids.__setitem__(task, os.getpid()))
     workers.run(range(3))
     workers.close()
     for pid in set(pids.tolist()) - {os.getpid()}:
