@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.affine import AffineSpace
+from attacks.disaggregation.block_workers import BlockWorkers
 from attacks.disaggregation.subspace import Subspace, row_blocks
 from attacks.disaggregation.windows import Windows
-from attacks.disaggregation.workers import Workers
 
 SAFETY = 100.0
 """The margin must exceed the angle's estimate by this factor."""
@@ -37,7 +37,7 @@ PATIENCE = 40
 
 
 def unique(
-    columns: NDArray[np.uint8], windows: Windows, subspace: Subspace, workers: Workers
+    columns: NDArray[np.uint8], windows: Windows, subspace: Subspace, workers: BlockWorkers
 ) -> NDArray[np.bool_]:
     """(K,) whether no other binary column lies in the space and has client k's counts.
 

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.attribution import attribute
+from attacks.disaggregation.block_workers import BlockWorkers, Threads
 from attacks.disaggregation.certificate import unique
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.rivals import Rivals
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.windows import Windows
-from attacks.disaggregation.workers import Threads, Workers
 
 NEAR = 1e-3
 """Distance from an exact space, beyond its own angle, at which a column of norm 1 still counts as inside."""
@@ -116,7 +116,7 @@ def judge(
     *,
     solver: str,
     prove: bool = True,
-    workers: Workers | None = None,
+    workers: BlockWorkers | None = None,
     belief: NDArray[np.float64] | None = None,
 ) -> Columns:
     """An outcome for every client.

@@ -3,9 +3,9 @@ import pytest
 from planted import planted
 
 from attacks.disaggregation import disaggregate
+from attacks.disaggregation.block_workers import RayCluster, Threads
 from attacks.disaggregation.problem import ProblemError
 from attacks.disaggregation.solvers import Projection
-from attacks.disaggregation.workers import RayCluster, Threads
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
+from attacks.disaggregation.block_workers import BlockWorkers, Threads
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import Columns, Outcome
 from attacks.disaggregation.solvers.blind import Blind
@@ -16,7 +17,6 @@ from attacks.disaggregation.solvers.projection import Projection
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.verdict import judge, out_of_reach, resolved
 from attacks.disaggregation.windows import Windows
-from attacks.disaggregation.workers import Threads, Workers
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
 
@@ -43,7 +43,7 @@ class Auto(Settings):
 
     name: Literal["auto"] = "auto"
     repair_time_limit_s: NonNegativeFloat = 20.0
-    workers: Workers = Threads()
+    workers: BlockWorkers = Threads()
 
     def solve(
         self,

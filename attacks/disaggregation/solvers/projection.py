@@ -19,6 +19,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.disaggregation.affine import AffineSpace
 from attacks.disaggregation.attribution import Pool
+from attacks.disaggregation.block_workers import BlockWorkers, Threads
 from attacks.disaggregation.peeling import Peeling
 from attacks.disaggregation.points import Points, joined
 from attacks.disaggregation.problem import DisaggregationProblem
@@ -27,7 +28,6 @@ from attacks.disaggregation.rivals import Rivals
 from attacks.disaggregation.subspace import Subspace, row_blocks
 from attacks.disaggregation.verdict import Candidates, judge, out_of_reach
 from attacks.disaggregation.windows import Windows
-from attacks.disaggregation.workers import Threads, Workers
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
 
@@ -66,7 +66,7 @@ class Projection(Settings):
     patience: PositiveInt = 300
     max_iterations: PositiveInt = 60_000
     prove: bool = True
-    workers: Workers = Threads()
+    workers: BlockWorkers = Threads()
 
     def solve(
         self,

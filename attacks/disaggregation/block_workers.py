@@ -85,4 +85,4 @@ def _alone(work: Callable[[_Shared, _Block], _Result], shared: _Shared, block: _
         return work(shared, block)
 
 
-Workers = Annotated[Threads | RayCluster, Field(discriminator="name"), BY_NAME]
+BlockWorkers = Annotated[Threads | RayCluster, Field(discriminator="name"), BY_NAME]
