@@ -27,7 +27,7 @@ from scenarios.engine import Engine
 from scenarios.evaluate_cli import evaluate
 from scenarios.forecast_cli import forecast
 from scenarios.reproduce_cli import reproduce
-from scenarios.sweep_cli import sweep
+from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from fedsim.errors import UserError
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
 from scenarios.scenario import checked, read_toml
-from scenarios.sweep import Point, Sweep, SweepFile
-from scenarios.sweep_run import PointResult, SweepDirectory, run_sweep
-from scenarios.sweep_table import flat
-from scenarios.workers import Workers
+from scenarios.sweep.pool import Pool
+from scenarios.sweep.run import PointResult, SweepDirectory, run_sweep
+from scenarios.sweep.sweep import Point, Sweep, SweepFile
+from scenarios.sweep.table import flat
 
 NONE = "none"
 """The base scenario as it is."""
@@ -176,11 +176,11 @@ def numbers(figures: Mapping[str, Any]) -> dict[str, float]:
 def evaluate(
     evaluation: Evaluation,
     directory: SweepDirectory,
-    workers: Workers | None = None,
+    pool: Pool | None = None,
     progress: Progress = silent,
 ) -> list[Outcome]:
     """Run what is not done yet; outcomes in the order of the file, the undefended base first."""
-    results = {r.point.name: r for r in run_sweep(evaluation.sweep, directory, workers, progress)}
+    results = {r.point.name: r for r in run_sweep(evaluation.sweep, directory, pool, progress)}
     return [
         Outcome.of(name, (results[point.name] for point in points))
         for name, points in evaluation.points.items()

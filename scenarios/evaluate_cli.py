@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from scenarios.sweep_cli import BaseSet, Json, Ray, Workers
+from scenarios.sweep.cli import BaseSet, Json, Ray, Workers
 
 
 def evaluate(
@@ -35,16 +35,16 @@ def evaluate(
     from fedsim.files import write_text
     from scenarios.console import progress_bars
     from scenarios.evaluate_report import render_evaluation
-    from scenarios.sweep_run import SweepDirectory, check_worlds
-    from scenarios.sweep_table import write_table
-    from scenarios.workers import local_workers, ray_workers
+    from scenarios.sweep.pool import local_pool, ray_pool
+    from scenarios.sweep.run import SweepDirectory, check_worlds
+    from scenarios.sweep.table import write_table
 
     # Termination has to unwind as Ctrl-C does, so that no worker outlives this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with progress_bars() as bar:
         check_worlds(plan.sweep, folder, bar("checking"))
         directory = SweepDirectory.open(folder)
-        hands = ray_workers() if ray else local_workers(workers or os.cpu_count() or 1)
+        hands = ray_pool() if ray else local_pool(workers or os.cpu_count() or 1)
         with hands as ready:
             outcomes = evaluate_defences(plan, directory, ready, bar("points"))
     rows, page = table(outcomes), folder / "evaluation.html"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scenarios.evaluate import ACCURACY, SINGLED_OUT, Evaluation, Outcome, columns, sentence
 from scenarios.pages import image, render
 from scenarios.scenario import Scenario
-from scenarios.sweep_run import PointResult, SweepDirectory
+from scenarios.sweep.run import PointResult, SweepDirectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

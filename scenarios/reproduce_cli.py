@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.sweep_cli import Workers
+from scenarios.sweep.cli import Workers
 
 if TYPE_CHECKING:
     from scenarios.reproduction.experiment import Experiment
     from scenarios.reproduction.outcome import Outcome
-    from scenarios.sweep_run import SweepDirectory
+    from scenarios.sweep.run import SweepDirectory
 
 
 def reproduce(
@@ -48,7 +48,7 @@ def reproduce(
     overrides = () if data is None else (f'data.path="{data}"',)
     chosen = experiments(names or (), overrides)
 
-    from scenarios.sweep_run import SweepDirectory
+    from scenarios.sweep.run import SweepDirectory
 
     directory = SweepDirectory(out / "cells")
     if names:
@@ -70,8 +70,8 @@ def _run(chosen: Sequence[Experiment], budget: str, directory: SweepDirectory, w
     from scenarios.reproduction.experiment import Budget
     from scenarios.reproduction.outcome import Outcome
     from scenarios.reproduction.page import write_outcome
-    from scenarios.sweep_run import SweepDirectory, check_worlds, run_sweep
-    from scenarios.workers import local_workers
+    from scenarios.sweep.pool import local_pool
+    from scenarios.sweep.run import SweepDirectory, check_worlds, run_sweep
 
     # Termination has to unwind as Ctrl-C does, so that no worker outlives this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -80,7 +80,7 @@ def _run(chosen: Sequence[Experiment], budget: str, directory: SweepDirectory, w
         for _, plan in plans:
             check_worlds(plan, directory.path, bar("checking"))
         SweepDirectory.open(directory.path)
-        with local_workers(workers or os.cpu_count() or 1) as hands:
+        with local_pool(workers or os.cpu_count() or 1) as hands:
             for experiment, plan in plans:
                 results = run_sweep(plan, directory, hands, bar(experiment.name))
                 outcome = Outcome.read(experiment, directory)

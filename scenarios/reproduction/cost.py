@@ -17,7 +17,7 @@ from fedsim.progress import Progress, silent
 from fedsim.schedule import Bernoulli
 from scenarios.planted import Planted
 from scenarios.scenario import Scenario, find_scenario, load_scenario
-from scenarios.sweep import Point
+from scenarios.sweep.sweep import Point
 
 EASY = Planted(clients=128, rounds=256)
 HARD = Planted(clients=64, rounds=128, known=0.3)

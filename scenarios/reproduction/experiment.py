@@ -17,9 +17,9 @@ from scenarios.reproduction.measures import Measure
 from scenarios.reproduction.measures.cell import Cell, Row, rest
 from scenarios.reproduction.measures.mean import Mean
 from scenarios.scenario import Scenario, checked, read_toml
-from scenarios.sweep import Block, Point, Sweep, SweepFile
-from scenarios.sweep_run import SweepDirectory, read_results
-from scenarios.sweep_table import tidy
+from scenarios.sweep.run import SweepDirectory, read_results
+from scenarios.sweep.sweep import Block, Point, Sweep, SweepFile
+from scenarios.sweep.table import tidy
 
 PAPER = Path(__file__).parents[1] / "paper"
 

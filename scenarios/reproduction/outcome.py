@@ -8,8 +8,8 @@ from typing import Any
 
 from scenarios.reproduction.experiment import Experiment
 from scenarios.reproduction.measures.cell import Cell
-from scenarios.sweep import shown
-from scenarios.sweep_run import SweepDirectory
+from scenarios.sweep.run import SweepDirectory
+from scenarios.sweep.sweep import shown
 
 ROUNDING = 0.005
 """The paper gives two digits."""

@@ -12,7 +12,7 @@ from fedsim.files import write_text
 from scenarios.pages import image, render
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw
-from scenarios.sweep_table import write_csv
+from scenarios.sweep.table import write_csv
 
 
 def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from scenarios.reproduction.measures.cell import Cell
 from scenarios.reproduction.outcome import Outcome
-from scenarios.sweep import shown
-from scenarios.sweep_report import heat_map
+from scenarios.sweep.page import heat_map
+from scenarios.sweep.sweep import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,9 +15,9 @@ from scenarios.reproduction.experiment import PAPER, Experiment
 from scenarios.reproduction.measures.cell import seconds_of, was_run
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw
-from scenarios.sweep import shown
-from scenarios.sweep_run import SweepDirectory
-from scenarios.sweep_table import write_csv
+from scenarios.sweep.run import SweepDirectory
+from scenarios.sweep.sweep import shown
+from scenarios.sweep.table import write_csv
 
 
 def write_record(experiments: Sequence[Experiment], directory: SweepDirectory, file: Path) -> None:

@@ -6,7 +6,7 @@ import errno
 import pytest
 from typer.testing import CliRunner
 
-import scenarios.sweep_run
+import scenarios.sweep.run
 from fedsim.errors import RunFailedError, UserError
 from scenarios.cli import app
 from scenarios.planted import Planted
@@ -20,7 +20,7 @@ from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.page import render_outcome
 from scenarios.reproduction.record import write_record
 from scenarios.scoring import update_variance
-from scenarios.sweep_run import SweepDirectory, run_sweep
+from scenarios.sweep.run import SweepDirectory, run_sweep
 
 SMALL = """
 title = "Small"
@@ -199,7 +199,7 @@ def test_an_unknown_name_lists_the_names():
 
 
 def test_a_full_disk_ends_the_sweep_and_keeps_what_is_done(small, directory, monkeypatch):
-    write, left = scenarios.sweep_run.write_json, [2]
+    write, left = scenarios.sweep.run.write_json, [2]
 
     def full(*arguments):
         if not left[0]:
@@ -207,7 +207,7 @@ def test_a_full_disk_ends_the_sweep_and_keeps_what_is_done(small, directory, mon
         left[0] -= 1
         write(*arguments)
 
-    monkeypatch.setattr(scenarios.sweep_run, "write_json", full)
+    monkeypatch.setattr(scenarios.sweep.run, "write_json", full)
     with pytest.raises(RunFailedError, match="No space left on device"):
         run_sweep(small.sweep, directory)
     assert [directory.done(point) for point in small.sweep.points] == [True] * 2 + [False] * 6

@@ -6,7 +6,7 @@ from scenarios.engine import Inline
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import train_run
 from scenarios.scenario import load_scenario
-from scenarios.shared_epochs import train_shared_epochs
+from scenarios.sweep.shared_epochs import train_shared_epochs
 from scenarios.world import World
 
 FILES = ("transcript/aggregates.npy", "transcript/rounds.csv", "truth/participation.npy", "truth/updates.npy")

@@ -13,11 +13,11 @@ from fedsim.errors import UserError
 from fedsim.trainer import Trainer
 from scenarios.planted import Planted
 from scenarios.scenario import load_scenario
-from scenarios.sweep import Sweep
-from scenarios.sweep_report import render_sweep
-from scenarios.sweep_run import SweepDirectory, run_sweep
-from scenarios.sweep_table import tidy
-from scenarios.workers import local_workers, ray_workers
+from scenarios.sweep.page import render_sweep
+from scenarios.sweep.pool import local_pool, ray_pool
+from scenarios.sweep.run import SweepDirectory, run_sweep
+from scenarios.sweep.sweep import Sweep
+from scenarios.sweep.table import tidy
 
 PLANTED = """
 title = "Planted"
@@ -186,8 +186,8 @@ def test_figures_only(plan, tmp_path):
 def test_processes_find_what_one_process_finds(plan, tmp_path):
     sweep, tables = plan(PLANTED), []
     for number in (1, 2):
-        with local_workers(number) as workers:
-            results = run_sweep(sweep, SweepDirectory.open(tmp_path / f"with-{number}"), workers)
+        with local_pool(number) as pool:
+            results = run_sweep(sweep, SweepDirectory.open(tmp_path / f"with-{number}"), pool)
         tables.append(
             [
                 {name: value for name, value in row.items() if not name.endswith("seconds")}
@@ -200,8 +200,8 @@ def test_processes_find_what_one_process_finds(plan, tmp_path):
 @pytest.mark.slow
 def test_ray_finds_what_one_process_finds(plan, tmp_path):
     sweep = plan(PLANTED)
-    with ray_workers() as workers:
-        there = run_sweep(sweep, SweepDirectory.open(tmp_path / "there"), workers)
+    with ray_pool() as pool:
+        there = run_sweep(sweep, SweepDirectory.open(tmp_path / "there"), pool)
     here = run_sweep(sweep, SweepDirectory.open(tmp_path / "here"))
     for a, b in zip(here, there, strict=True):
         assert a.figures["disaggregation"]["bit_accuracy"] == b.figures["disaggregation"]["bit_accuracy"], (

@@ -18,7 +18,7 @@ from scenarios.engine import Inline
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import Result, train_run
 from scenarios.scenario import Scenario
-from scenarios.sweep import AFTER_TRAINING
+from scenarios.sweep.sweep import AFTER_TRAINING
 from scenarios.world import World
 
 

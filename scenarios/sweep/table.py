@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.files import written_whole
-from scenarios.sweep import Sweep, shown
-from scenarios.sweep_run import PointResult
+from scenarios.sweep.run import PointResult
+from scenarios.sweep.sweep import Sweep, shown
 
 Row = Mapping[str, Any]
 """Column → value; None where there is none."""

@@ -11,9 +11,9 @@ import numpy as np
 from fedsim.errors import UserError
 from scenarios.pages import image, render
 from scenarios.planted import Planted
-from scenarios.sweep import Sweep, shown
-from scenarios.sweep_run import PointResult, SweepDirectory
-from scenarios.sweep_table import tidy
+from scenarios.sweep.run import PointResult, SweepDirectory
+from scenarios.sweep.sweep import Sweep, shown
+from scenarios.sweep.table import tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

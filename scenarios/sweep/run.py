@@ -32,8 +32,8 @@ from fedsim.progress import Progress, silent
 from scenarios.planted import Planted
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario
-from scenarios.sweep import Point, Sweep
-from scenarios.workers import InProcess, Workers
+from scenarios.sweep.pool import InProcess, Pool
+from scenarios.sweep.sweep import Point, Sweep
 
 HONEST = "honest.json"
 """Last file of a training: the figures that no attack changes."""
@@ -115,14 +115,14 @@ def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent) -> 
 
 
 def run_sweep(
-    sweep: Sweep, directory: SweepDirectory, workers: Workers | None = None, progress: Progress = silent
+    sweep: Sweep, directory: SweepDirectory, pool: Pool | None = None, progress: Progress = silent
 ) -> list[PointResult]:
     """Run every point that is not done, and read all of them, in the order of the sweep.
 
     A fault in a point becomes its reason; a point with a reason is tried again by the next call.
     """
     write_text(directory.file, tomli_w.dumps(sweep.file.model_dump(exclude_none=True)))
-    run = _Run(directory, workers or InProcess(), progress)
+    run = _Run(directory, pool or InProcess(), progress)
     run.to_the_end(sweep)
     return read_results(sweep, directory, run.reasons)
 
@@ -151,9 +151,9 @@ class _Task:
 class _Run:
     """The work under way. Points come before new trainings, so that few trainings stand unused."""
 
-    def __init__(self, directory: SweepDirectory, workers: Workers, progress: Progress) -> None:
+    def __init__(self, directory: SweepDirectory, pool: Pool, progress: Progress) -> None:
         self._directory = directory
-        self._workers = workers
+        self._pool = pool
         self._progress = progress
         self._queue: deque[_Task] = deque()
         self._running: dict[Future[None], _Task] = {}
@@ -214,9 +214,9 @@ class _Run:
     def _finished(self) -> Iterator[tuple[_Task, str]]:
         """Tasks as they end, with the reason if they failed; what is queued meanwhile is run too."""
         while self._queue or self._running:
-            while self._queue and len(self._running) < self._workers.number:
+            while self._queue and len(self._running) < self._pool.number:
                 task = self._queue.popleft()
-                self._running[self._workers.submit(task.function, *task.arguments)] = task
+                self._running[self._pool.submit(task.function, *task.arguments)] = task
             for future in wait(self._running, return_when=FIRST_COMPLETED).done:
                 yield self._running.pop(future), _reason(future)
 
@@ -252,7 +252,7 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]]) -> None:
     Several trainings differ in their local epochs only: the longest of them is done, and the others follow.
     """
     from scenarios.runner import train_run
-    from scenarios.shared_epochs import train_shared_epochs
+    from scenarios.sweep.shared_epochs import train_shared_epochs
     from scenarios.world import World
 
     runs = []

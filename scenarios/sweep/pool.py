@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Workers(Protocol):
+class Pool(Protocol):
     """Takes work for a `number` of hands; a fault in it stays in its `Future`."""
 
     @property
@@ -78,8 +78,8 @@ class RayCluster:
 
 
 @contextmanager
-def local_workers(number: int) -> Iterator[Workers]:
-    """Workers on this machine; whatever ends the block, no work is begun after it."""
+def local_pool(number: int) -> Iterator[Pool]:
+    """Processes of this machine; whatever ends the block, no work is begun after it."""
     if number == 1:
         yield InProcess()
         return
@@ -98,8 +98,8 @@ def local_workers(number: int) -> Iterator[Workers]:
 
 
 @contextmanager
-def ray_workers() -> Iterator[Workers]:
-    """Workers on a Ray cluster, which is let go of at the end."""
+def ray_pool() -> Iterator[Pool]:
+    """The processes of a Ray cluster, which is let go of at the end."""
     import ray
 
     try:

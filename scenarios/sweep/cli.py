@@ -34,24 +34,24 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Run every combination of the values that a file lists; a sweep that was stopped goes on."""
-    from scenarios.sweep import Sweep
+    from scenarios.sweep.sweep import Sweep
 
     plan = Sweep.load(file, overrides or ())
     folder = out or Path("runs") / file.stem
 
     from fedsim.files import write_text
     from scenarios.console import progress_bars
-    from scenarios.sweep_report import render_sweep
-    from scenarios.sweep_run import SweepDirectory, check_worlds, run_sweep
-    from scenarios.sweep_table import tidy, write_table
-    from scenarios.workers import local_workers, ray_workers
+    from scenarios.sweep.page import render_sweep
+    from scenarios.sweep.pool import local_pool, ray_pool
+    from scenarios.sweep.run import SweepDirectory, check_worlds, run_sweep
+    from scenarios.sweep.table import tidy, write_table
 
     # Termination has to unwind as Ctrl-C does, so that no worker outlives this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with progress_bars() as bar:
         check_worlds(plan, folder, bar("checking"))
         directory = SweepDirectory.open(folder)
-        hands = ray_workers() if ray else local_workers(workers or os.cpu_count() or 1)
+        hands = ray_pool() if ray else local_pool(workers or os.cpu_count() or 1)
         with hands as ready:
             results = run_sweep(plan, directory, ready, bar("points"))
     rows = tidy(plan, results)
