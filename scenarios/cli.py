@@ -24,7 +24,7 @@ from fedsim.errors import RunFailedError, UserError
 from scenarios.audit_cli import audit
 from scenarios.data_cli import data
 from scenarios.engine import Engine
-from scenarios.evaluate_cli import evaluate
+from scenarios.evaluate.cli import evaluate
 from scenarios.forecast_cli import forecast
 from scenarios.reproduce_cli import reproduce
 from scenarios.sweep.cli import sweep

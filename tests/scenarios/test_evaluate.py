@@ -6,7 +6,7 @@ import json
 import pytest
 
 import scenarios.runner
-from scenarios.evaluate import (
+from scenarios.evaluate.evaluate import (
     ACCURACY,
     COUNT_ERROR,
     MESSAGES,
@@ -19,7 +19,7 @@ from scenarios.evaluate import (
     numbers,
     sentence,
 )
-from scenarios.evaluate_report import frontier
+from scenarios.evaluate.page import frontier
 from scenarios.scenario import LIBRARY
 
 EVALUATION = """

@@ -24,8 +24,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare defences: what each stops, and what it costs."""
-    from scenarios.evaluate import Evaluation, columns, sentence, table
-    from scenarios.evaluate import evaluate as evaluate_defences
+    from scenarios.evaluate.evaluate import Evaluation, columns, sentence, table
+    from scenarios.evaluate.evaluate import evaluate as evaluate_defences
     from scenarios.scenario import find_scenario
 
     path = find_scenario(file)
@@ -34,7 +34,7 @@ def evaluate(
 
     from fedsim.files import write_text
     from scenarios.console import progress_bars
-    from scenarios.evaluate_report import render_evaluation
+    from scenarios.evaluate.page import render_evaluation
     from scenarios.sweep.pool import local_pool, ray_pool
     from scenarios.sweep.run import SweepDirectory, check_worlds
     from scenarios.sweep.table import write_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from scenarios.evaluate import ACCURACY, SINGLED_OUT, Evaluation, Outcome, columns, sentence
+from scenarios.evaluate.evaluate import ACCURACY, SINGLED_OUT, Evaluation, Outcome, columns, sentence
 from scenarios.pages import image, render
 from scenarios.scenario import Scenario
 from scenarios.sweep.run import PointResult, SweepDirectory

@@ -1,0 +1,1 @@
+"""Evaluations: defences beside each other, what each stops and what it costs."""
