@@ -21,7 +21,7 @@ import click
 import typer
 
 from fedsim.errors import RunFailedError, UserError
-from scenarios.audit_cli import audit
+from scenarios.audit.cli import audit
 from scenarios.data_cli import data
 from scenarios.engine import Engine
 from scenarios.evaluate.cli import evaluate

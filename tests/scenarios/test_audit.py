@@ -11,8 +11,8 @@ from pyarrow import parquet
 from analytics import windowed_counts
 from attacks.disaggregation import Recovery
 from fedsim.errors import UserError
-from scenarios.audit import audit
-from scenarios.logs import Log, read_sums
+from scenarios.audit.audit import audit
+from scenarios.audit.logs import Log, read_sums
 from scenarios.planted import Planted
 
 PLANTED = Planted(clients=8, rounds=40, rate=0.3, window=4, dim=40)

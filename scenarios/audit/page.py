@@ -12,7 +12,7 @@ from scenarios.pages import INK, PAPER, UNKNOWN, image, render
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from scenarios.audit import Audit
+    from scenarios.audit.audit import Audit
 
 CLIENTS_ON_PAGE = 500
 """Rows of the table on the page; all are in clients.csv."""
@@ -20,7 +20,7 @@ CLIENTS_ON_PAGE = 500
 
 def render_audit(audit: Audit) -> str:
     """One self-contained page."""
-    from scenarios.audit import client_rows
+    from scenarios.audit.audit import client_rows
 
     return render(
         "audit.html.j2",

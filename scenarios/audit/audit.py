@@ -25,7 +25,7 @@ from attacks.reconciliation import reconciled
 from fedsim.files import write_json, write_text, written_whole
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
-from scenarios.logs import Log
+from scenarios.audit.logs import Log
 from scenarios.planted import quick
 
 COARSER = (2, 4, 8)
@@ -93,7 +93,7 @@ class Audit:
 
     def save(self, folder: Path) -> None:
         """`recovery.npz`, `clients.csv`, `result.json` and the page, each written whole."""
-        from scenarios.audit_report import render_audit
+        from scenarios.audit.page import render_audit
 
         self.recovery.save(folder / "recovery.npz")
         with (

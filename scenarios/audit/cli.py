@@ -44,10 +44,10 @@ def audit(
     """Audit the logs of a real system: who can be separated from its sums and counts."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists: choose another --out")
-    from scenarios.audit import audit as audit_log
-    from scenarios.audit_report import advice
+    from scenarios.audit.audit import audit as audit_log
+    from scenarios.audit.logs import Log
+    from scenarios.audit.page import advice
     from scenarios.console import progress_bars
-    from scenarios.logs import Log
 
     log = Log.read(aggregates, counts, counts_sd=counts_sd, cohort_sizes=cohort_sizes, layers=layers)
     with progress_bars() as bar:
