@@ -17,7 +17,7 @@ import numpy as np
 
 from attacks.disaggregation import Recovery
 from fedsim.truth import Truth
-from scenarios.forecast import Setting, forecast
+from scenarios.forecast.forecast import Setting, forecast
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import run_scenario
 from scenarios.scenario import Scenario

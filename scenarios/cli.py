@@ -25,7 +25,7 @@ from scenarios.audit.cli import audit
 from scenarios.data_cli import data
 from scenarios.engine import Engine
 from scenarios.evaluate.cli import evaluate
-from scenarios.forecast_cli import forecast
+from scenarios.forecast.cli import forecast
 from scenarios.reproduce_cli import reproduce
 from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each

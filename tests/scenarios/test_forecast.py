@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scenarios.forecast import Forecast, Place, Setting, compared, forecast
+from scenarios.forecast.forecast import Forecast, Place, Setting, compared, forecast
 from scenarios.planted import Planted
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import run_scenario

@@ -34,9 +34,9 @@ def forecast(
     from fedsim.errors import UserError
     from fedsim.files import write_text
     from scenarios.console import progress_bars
-    from scenarios.forecast import Setting, compared
-    from scenarios.forecast import forecast as forecast_setting
-    from scenarios.forecast_report import render_forecast
+    from scenarios.forecast.forecast import Setting, compared
+    from scenarios.forecast.forecast import forecast as forecast_setting
+    from scenarios.forecast.page import render_forecast
     from scenarios.scenario import apply, checked
 
     given = {"clients": clients, "rate": rate, "window": window, "known": known}

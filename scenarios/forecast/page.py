@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from scenarios.forecast import COUNTED, PLANTED, Forecast, compared
+from scenarios.forecast.forecast import COUNTED, PLANTED, Forecast, compared
 from scenarios.pages import image, render
 
 if TYPE_CHECKING:

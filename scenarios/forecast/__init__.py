@@ -1,0 +1,1 @@
+"""Forecasts: after how many rounds clients are exposed."""
