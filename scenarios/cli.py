@@ -26,7 +26,7 @@ from scenarios.data_cli import data
 from scenarios.engine import Engine
 from scenarios.evaluate.cli import evaluate
 from scenarios.forecast.cli import forecast
-from scenarios.reproduce_cli import reproduce
+from scenarios.reproduction.cli import reproduce
 from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each
 
