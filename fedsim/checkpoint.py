@@ -94,21 +94,21 @@ class Checkpoint:
 class Pace:
     """Says when it is time for the next checkpoint: writing them takes a hundredth of the time, no more.
 
-    A kill then loses the work of a hundred times as long as writing one takes. The first is due at once,
-    because nobody knows yet how long that is.
+    A kill then loses the work of a hundred times as long as writing one takes. Only time in which this process
+    works counts, not the time in which it waits. The first is due at once, because nobody knows yet how long
+    writing takes.
     """
 
     def __init__(self) -> None:
         self._due = 0.0
 
     def is_due(self) -> bool:
-        """Whether enough time has passed since the last one."""
-        return time.perf_counter() >= self._due
+        """Whether enough has been done since the last one."""
+        return time.process_time() >= self._due
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """The block writes one."""
         began = time.perf_counter()
         yield
-        now = time.perf_counter()
-        self._due = now + (now - began) / _TIME_SHARE
+        self._due = time.process_time() + (time.perf_counter() - began) / _TIME_SHARE
