@@ -44,7 +44,7 @@ def accuracy(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> fl
 
 
 class FlatModel:
-    """A model whose parameters, and whose gradients, live in one contiguous vector each.
+    """A model whose parameters live in one contiguous vector.
 
     The federation speaks of models as vectors of length `dim`; loading one is a single copy.
     """
@@ -53,13 +53,10 @@ class FlatModel:
         self.module = module
         parameters = list(module.parameters())
         self.vector = torch.cat([p.detach().reshape(-1) for p in parameters]).to(torch.float32)
-        self.gradient = torch.zeros_like(self.vector)
         begin = 0
         for p in parameters:
             end = begin + p.numel()
             p.data = self.vector[begin:end].view_as(p)
-            # Backward accumulates in place where a gradient exists already, so these stay views.
-            p.grad = self.gradient[begin:end].view_as(p)
             begin = end
 
     @property
@@ -115,20 +112,32 @@ def local_update(
     """
     model.load(start)
     model.module.train()
-    weights, gradient = model.vector, model.gradient
-    velocity = torch.zeros_like(weights)
+    parameters = [p for p in model.module.parameters() if p.requires_grad]
+    velocities = [torch.zeros_like(p) for p in parameters] if settings.momentum else None
     passed = []
     for number, order in enumerate(epochs(len(labels), settings, rng), start=1):
         for batch in torch.split(torch.from_numpy(order), settings.batch_size):
             loss = nn.functional.cross_entropy(model.module(images[batch]), labels[batch])
-            gradient.zero_()
-            loss.backward()  # type: ignore[no-untyped-call]
-            # What torch.optim.SGD does; that class imports torch's compiler, which takes seconds.
-            step = velocity.mul_(settings.momentum).add_(gradient) if settings.momentum else gradient
-            weights.sub_(step, alpha=settings.lr)
+            # Gradients come as they are made: to collect them in one vector is to write them twice.
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            _descend(parameters, gradients, velocities, settings)
         if number in marks:
             passed.append(model.read() - start)
     return np.stack(passed) if marks else model.read() - start
+
+
+def _descend(
+    parameters: Sequence[nn.Parameter],
+    gradients: Sequence[torch.Tensor | None],
+    velocities: Sequence[torch.Tensor] | None,
+    settings: LocalWork,
+) -> None:
+    """A step as torch.optim.SGD takes it; that class imports torch's compiler, which takes seconds."""
+    with torch.no_grad():
+        for place, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+            if gradient is not None:
+                step = velocities[place].mul_(settings.momentum).add_(gradient) if velocities else gradient
+                parameter.sub_(step, alpha=settings.lr)
 
 
 def local_updates(
