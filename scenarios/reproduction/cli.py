@@ -125,8 +125,9 @@ def _list(chosen: Sequence[Experiment], directory: SweepDirectory) -> None:
     from scenarios.reproduction.cost import Speed, duration
     from scenarios.reproduction.experiment import Budget
 
+    every = [point for experiment in chosen for point in experiment.sweep.points]
     with progress_bars() as bar:
-        speed = Speed.measure(bar("calibrating"))
+        speed = Speed.measure(every, bar("calibrating"))
     typer.echo(f"{'':<24}{'quick':^26}{'full':^26}")
     typer.echo(f"{'':<24}" + 2 * f"{'points run':>14}{'CPU left':>11} ")
     for experiment in chosen:
@@ -138,9 +139,9 @@ def _list(chosen: Sequence[Experiment], directory: SweepDirectory) -> None:
             seconds = speed.seconds(left, share_epochs=experiment.file.share_epochs)
             line += f"{ran:>14}{duration(seconds):>11} "
         typer.echo(f"{line}  {experiment.file.title}")
-    typer.echo(
-        "CPU left: a guess from a few seconds of calibration on this machine, for one core; cells that"
-    )
-    typer.echo(
-        "cannot be solved take longest and spread most. `fedsim reproduce NAME` runs the quick budget."
-    )
+    for text in (
+        "CPU left: a guess from a few seconds of calibration on this machine, for one core; cells that",
+        "cannot be solved take longest and spread most, and inversion and property inference come on top.",
+        "`fedsim reproduce NAME` runs the quick budget.",
+    ):
+        typer.echo(text)

@@ -1,53 +1,113 @@
-"""What points will cost on this machine: a guess from a few problems that are solved on the spot.
+"""What points will cost on this machine: a guess from problems and local steps that are timed on the spot.
 
-Points are of four kinds. For each a small problem is timed, and scaled by the size of what is to be run. How
-long an attack searches where there is little to find cannot be told beforehand: such kinds are wide guesses.
+An attack is scaled from a problem of its kind by the size of what is to be solved. How long it searches where
+there is little to find cannot be told beforehand: such kinds are wide guesses. A training is the local steps
+that its schedule asks for, timed as the trainer takes them: with that model, in batches of that size, several
+clients together.
 """
 
 from __future__ import annotations
 
-import math
-import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
+
+from fedsim.data import ImageData
+from fedsim.federation import ClientSettings
+from fedsim.models import Model
 from fedsim.progress import Progress, silent
-from fedsim.schedule import Bernoulli
+from fedsim.seeds import Stage, stream
 from scenarios.planted import Planted
-from scenarios.scenario import Scenario, find_scenario, load_scenario
+from scenarios.scenario import Scenario
 from scenarios.sweep.sweep import Point
 
 EASY = Planted(clients=128, rounds=256)
 HARD = Planted(clients=64, rounds=128, known=0.3)
-NOISY = Planted(clients=24, rounds=48, noise_sd=0.3, dim=2000)
-TRAINED = ("federation.rounds=3", "federation.clients=8", "data.train_images=256", "data.test_images=16")
+NOISY = Planted(clients=64, rounds=128, noise_sd=0.3, dim=8000)
+LOST = Planted(clients=24, rounds=48, noise_sd=3.0, dim=2000)
+"""Noise that leaves little to find, which takes the whole search."""
 GROWTH = 0.7
 """Exponent of the size by which a problem takes longer: large products are quicker per entry."""
 NOTHING = 0.1
 """Seconds for a problem that is seen to be out of reach."""
+IMAGE_SIDE, CLASSES = 32, 10
+"""What steps are timed with, whatever the data: CIFAR-10's, which most of the paper's clients have."""
+TIMED_CLIENTS, TIMED_STEPS = 10, 4
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the time of a local step depends on."""
+
+    model: Model
+    images: int
+    momentum: bool
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Step:
+        """The steps that clients of a scenario take."""
+        clients = scenario.clients
+        images = min(clients.batch_size, clients.images_per_round)
+        return cls(scenario.model, images, clients.momentum > 0)
+
+    def cpu_seconds(self) -> float:
+        """Time some, as training does it: a round in which all clients are invited."""
+        from fedsim.trainer import Trainer
+        from fedsim.training import FlatModel, initial_model
+
+        own = self.images * TIMED_STEPS
+        rng = np.random.default_rng(0)
+        pixels = rng.integers(0, 256, (TIMED_CLIENTS * own, IMAGE_SIDE, IMAGE_SIDE, 3), dtype=np.uint8)
+        labels = rng.integers(0, CLASSES, len(pixels))
+        settings = ClientSettings(
+            dataset_size=own,
+            batch_size=self.images,
+            local_epochs=1,
+            lr=0.01,
+            momentum=0.9 if self.momentum else 0.0,
+        )
+        data = ImageData(pixels, labels, pixels[:1], labels[:1], tuple(map(str, range(CLASSES))))
+        start = FlatModel(initial_model(self.model, data.image_shape, CLASSES, rng)).read()
+        everyone = range(TIMED_CLIENTS)
+        with Trainer(
+            data=data,
+            owned=np.split(np.arange(len(pixels)), TIMED_CLIENTS),
+            model=self.model,
+            settings=settings,
+            seed=0,
+        ) as trainer:
+            # What the first round sets up is there for all others.
+            trainer.prepare(everyone, 0, start)
+            seconds = _cpu_seconds(lambda: trainer.prepare(everyone, 1, start))
+        return seconds / (TIMED_CLIENTS * TIMED_STEPS)
 
 
 @dataclass(frozen=True)
 class Speed:
-    """CPU seconds of this machine: for an easy, a hard and a noisy problem, and per local step."""
+    """CPU seconds of this machine: for an easy, a hard, a noisy and a lost problem, and for local steps."""
 
     easy: float
     hard: float
     noisy: float
-    step: float
+    lost: float
+    steps: Mapping[Step, float]
 
     @classmethod
-    def measure(cls, progress: Progress = silent) -> Speed:
-        """Solve and train a little; some seconds."""
-        seconds = []
+    def measure(cls, points: Iterable[Point], progress: Progress = silent) -> Speed:
+        """Solve a little, and take some steps of each kind that these points ask for; some seconds."""
+        steps = {Step.of(p.settings): 0.0 for p in points if isinstance(p.settings, Scenario)}
         # The first one also pays for imports.
-        for number, problem in enumerate((EASY, EASY, HARD, NOISY)):
-            progress(number, 5)
-            seconds.append(_cpu_seconds(problem.run))
-        _, easy, hard, noisy = seconds
-        return cls(easy, hard, noisy, _seconds_per_step())
+        problems = (EASY, EASY, HARD, NOISY, LOST)
+        tasks: list[Callable[[], float]] = [lambda p=p: _cpu_seconds(p.run) for p in problems]  # type: ignore[misc]
+        tasks += [step.cpu_seconds for step in steps]
+        seconds = []
+        for number, task in enumerate(tasks):
+            progress(number, len(tasks))
+            seconds.append(task())
+        _, easy, hard, noisy, lost, *each = seconds
+        return cls(easy, hard, noisy, lost, dict(zip(steps, each, strict=True)))
 
     def seconds(self, points: Iterable[Point], *, share_epochs: bool = False) -> float:
         """CPU seconds for points; of trainings that are shared the longest counts."""
@@ -59,54 +119,57 @@ class Speed:
                 continue
             attacks += self._attack(settings)
             shared = point.longer_training if share_epochs else point.training
-            trainings[shared] = max(trainings.get(shared, 0.0), _steps(settings))
-        return attacks + self.step * sum(trainings.values())
+            cost = self.steps[Step.of(settings)] * local_steps(settings)
+            trainings[shared] = max(trainings.get(shared, 0.0), cost)
+        return attacks + sum(trainings.values())
 
     def _planted(self, problem: Planted) -> float:
         if problem.rounds <= problem.clients:
             return NOTHING
         if problem.noise_sd:
-            return self.noisy * _size(problem) / _size(NOISY)
+            return (_scaled(self.noisy, NOISY, problem) + _scaled(self.lost, LOST, problem)) / 2
         if problem.rounds >= 2 * problem.clients and problem.rate <= 0.2 and _counts_are_good(problem):
-            return self.easy * float((_size(problem) / _size(EASY)) ** GROWTH)
-        return self.hard * float((_size(problem) / _size(HARD)) ** GROWTH)
+            return _scaled(self.easy, EASY, problem)
+        return _scaled(self.hard, HARD, problem)
 
     def _attack(self, scenario: Scenario) -> float:
         rounds, clients = scenario.federation.rounds, scenario.federation.clients
         return self._planted(Planted(clients=clients, rounds=rounds, noise_sd=1.0))
 
 
+def cheap_first(points: Iterable[Point]) -> list[Point]:
+    """Points with less to train on first, then those with less to solve; else in their order."""
+    return sorted(points, key=_effort)
+
+
+def _effort(point: Point) -> tuple[float, float]:
+    settings = point.settings
+    if isinstance(settings, Planted):
+        return 0.0, _size(settings.clients, settings.rounds)
+    images = local_steps(settings) * Step.of(settings).images
+    return images, _size(settings.federation.clients, settings.federation.rounds)
+
+
+def local_steps(scenario: Scenario) -> float:
+    """The local steps of a training: those of everybody who is invited."""
+    federation, clients = scenario.federation, scenario.clients
+    schedule = federation.participation.draw(
+        federation.rounds, federation.clients, stream(scenario.seed, Stage.SCHEDULE)
+    )
+    return float(schedule.sum()) * clients.local_epochs * clients.batches_per_epoch
+
+
 def _counts_are_good(problem: Planted) -> bool:
     return problem.window <= 20 and problem.known > 0.5 and problem.counts_sd <= 0.5
 
 
-def _size(problem: Planted) -> float:
-    return float(problem.clients**2 * problem.rounds)
+def _scaled(seconds: float, solved: Planted, problem: Planted) -> float:
+    ratio = _size(problem.clients, problem.rounds) / _size(solved.clients, solved.rounds)
+    return seconds * float(ratio**GROWTH)
 
 
-def _steps(scenario: Scenario) -> float:
-    """Local steps of a training, as far as the scenario tells."""
-    clients = scenario.clients
-    per_epoch = math.ceil(clients.dataset_size * clients.data_fraction / clients.batch_size)
-    participations = scenario.federation.rounds * scenario.federation.clients * _rate(scenario)
-    return participations * clients.local_epochs * per_epoch
-
-
-def _rate(scenario: Scenario) -> float:
-    drawn = scenario.federation.participation
-    return drawn.rate if isinstance(drawn, Bernoulli) else 1.0
-
-
-def _seconds_per_step() -> float:
-    from scenarios.run_directory import RunDirectory
-    from scenarios.runner import train_run
-    from scenarios.world import World
-
-    scenario = load_scenario(find_scenario("quickstart"), TRAINED)
-    with tempfile.TemporaryDirectory() as folder:
-        directory = RunDirectory.create(Path(folder) / "run", replace=False)
-        world = World.prepare(scenario)
-        return _cpu_seconds(lambda: train_run(world, directory)) / max(1.0, _steps(scenario))
+def _size(clients: int, rounds: int) -> float:
+    return float(clients**2 * rounds)
 
 
 def _cpu_seconds(task: Callable[[], object]) -> float:

@@ -11,7 +11,7 @@ from fedsim.errors import RunFailedError, UserError
 from scenarios.cli import app
 from scenarios.planted import Planted
 from scenarios.reproduction import experiment as experiment_module
-from scenarios.reproduction.cost import Speed, duration
+from scenarios.reproduction.cost import Speed, Step, cheap_first, duration
 from scenarios.reproduction.experiment import PAPER, Budget, Experiment, experiments
 from scenarios.reproduction.measures.fewest import Fewest
 from scenarios.reproduction.measures.figures import Figures
@@ -178,8 +178,8 @@ def test_tally_grants_the_papers_rounding(small, directory):
 
 
 def test_a_shared_training_costs_once():
-    speed = Speed(easy=0.0, hard=0.0, noisy=0.0, step=1.0)
     points = Experiment.load(PAPER / "table1.toml").budget(Budget.QUICK).points
+    speed = Speed(easy=0.0, hard=0.0, noisy=0.0, lost=0.0, steps={Step.of(p.settings): 1.0 for p in points})
     epochs = [point.values["clients.local_epochs"] for point in points]
     alone = [speed.seconds([point]) for point in points]
     assert alone == [alone[0] / epochs[0] * number for number in epochs]
@@ -187,6 +187,27 @@ def test_a_shared_training_costs_once():
     by_epochs = {speed.seconds([p for p in points if p.longer_training == one.longer_training],
                                share_epochs=True) for one in points}  # fmt: skip
     assert by_epochs == {max(alone)}
+
+
+def test_table_1_is_sixteen_million_steps():
+    points = Experiment.load(PAPER / "table1.toml").sweep.points
+    speed = Speed(easy=0.0, hard=0.0, noisy=0.0, lost=0.0, steps={Step.of(p.settings): 1.0 for p in points})
+    assert speed.seconds(points, share_epochs=True) == pytest.approx(16.1e6, rel=0.05)
+
+
+def test_steps_are_timed_as_they_are_taken():
+    (point,) = Experiment.load(PAPER / "tableS7.toml").budget(Budget.QUICK).points
+    step = Step.of(point.settings)
+    assert (step.images, step.momentum) == (16, False)
+    assert step.cpu_seconds() > 0
+
+
+def test_cheap_points_come_first():
+    def place(point):
+        return point.values["clients.dataset_size"] * point.values["clients.local_epochs"]
+
+    points = cheap_first(reversed(Experiment.load(PAPER / "tableS1.toml").sweep.points))
+    assert [place(point) for point in points] == sorted(map(place, points))
 
 
 def test_durations_have_the_unit_that_suits():
