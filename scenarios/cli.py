@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import errno
 import json
-import shlex
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from scenarios.data_cli import data
 from scenarios.engine import Engine
 from scenarios.evaluate.cli import evaluate
 from scenarios.forecast.cli import forecast
+from scenarios.interruptions import STATUS, StoppedError, this_command, told, unwound_by_sigterm
 from scenarios.reproduction.cli import reproduce
 from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each
@@ -120,9 +119,7 @@ def deploy(
     from scenarios.console import progress_bars
     from scenarios.deploy import deploy as deploy_scenario
 
-    # Termination has to unwind as Ctrl-C does, or the SuperLink and its nodes would outlive this process.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with progress_bars() as bar:
+    with unwound_by_sigterm(), progress_bars() as bar:
         result = deploy_scenario(world.scenario, directory, training=bar("training"))
     _show(result, directory.report, as_json=as_json)
 
@@ -197,20 +194,15 @@ def _prepare(
 @contextmanager
 def _interruptions(directory: RunDirectory, *, resumable: bool) -> Iterator[None]:
     """What ends a run before its time, and is no fault, is told in one line that says how to go on."""
-    arguments = [argument for argument in sys.argv[1:] if argument not in ("--force", "--resume")]
-    advice = f"; continue with: {shlex.join(['fedsim', *arguments, '--resume'])}" if resumable else ""
+    again = this_command(without=("--force", "--resume"), plus=("--resume",))
+    advice = f"; continue with: {again}" if resumable else ""
     try:
-        yield
-    except KeyboardInterrupt as error:
-        raise _InterruptedError(f"interrupted{advice}") from error
+        with told(advice):
+            yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise RunFailedError(f"{directory.path}: {error.strerror}{advice}") from error
-
-
-class _InterruptedError(Exception):
-    """Ctrl-C; the message is one line."""
 
 
 def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> None:
@@ -276,12 +268,12 @@ def main() -> None:
         _fail(str(error), status=2)
     except RunFailedError as error:
         _fail(str(error), status=1)
-    except _InterruptedError as error:
-        _fail(str(error), status=130)
+    except StoppedError as error:
+        _fail(str(error), status=STATUS)
     except click.Abort:
-        _fail("interrupted", status=130)
-    if status == 130:  # What typer makes of Ctrl-C.
-        _fail("interrupted", status=130)
+        _fail("interrupted", status=STATUS)
+    if status == STATUS:  # What typer makes of Ctrl-C.
+        _fail("interrupted", status=STATUS)
     sys.exit(status)
 
 

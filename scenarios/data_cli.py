@@ -6,16 +6,14 @@ As in the rest of the command line, everything heavy is imported inside the comm
 from __future__ import annotations
 
 import json
-import signal
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedsim.errors import UserError
+from scenarios.interruptions import unwound_by_sigterm
 
 if TYPE_CHECKING:
     from fedsim.data.source import Source
@@ -60,7 +58,7 @@ def get(
 
     source = _source(name)
     if not _copy(source, into):
-        with _ended_by_sigterm(), progress_bars() as bar:
+        with unwound_by_sigterm(), progress_bars() as bar:
             source.get(Fetching(into, time_limit_s, bar("MB")))
     copy = _copy(source, into)
     if copy is None:
@@ -86,16 +84,6 @@ def check(
         typer.echo(json.dumps(found, indent=2))
         return
     _print(found)
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Lets SIGTERM end the block as Ctrl-C does: what was begun is tidied up on the way out."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _print(found: Mapping[str, str]) -> None:

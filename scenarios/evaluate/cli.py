@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from scenarios.sweep.cli import BaseSet, Json, Ray, Workers
+from scenarios.sweep.cli import BaseSet, Json, Ray, Workers, at_work, interruptible
 
 
 def evaluate(
@@ -35,18 +32,13 @@ def evaluate(
     from fedsim.files import write_text
     from scenarios.console import progress_bars
     from scenarios.evaluate.page import render_evaluation
-    from scenarios.sweep.pool import local_pool, ray_pool
-    from scenarios.sweep.run import SweepDirectory, check_worlds
+    from scenarios.sweep.run import check_worlds
     from scenarios.sweep.table import write_table
 
-    # Termination has to unwind as Ctrl-C does, so that no worker outlives this process.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with progress_bars() as bar:
+    with interruptible(), progress_bars() as bar:
         check_worlds(plan.sweep, folder, bar("checking"))
-        directory = SweepDirectory.open(folder)
-        hands = ray_pool() if ray else local_pool(workers or os.cpu_count() or 1)
-        with hands as ready:
-            outcomes = evaluate_defences(plan, directory, ready, bar("points"))
+        with at_work(folder, workers, ray=ray) as (directory, pool):
+            outcomes = evaluate_defences(plan, directory, pool, bar("points"))
     rows, page = table(outcomes), folder / "evaluation.html"
     if rows:
         write_table(rows, folder / "evaluation.csv")

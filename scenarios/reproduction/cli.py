@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.sweep.cli import Workers
+from scenarios.sweep.cli import Workers, at_work, interruptible
 
 if TYPE_CHECKING:
     from scenarios.reproduction.experiment import Experiment
@@ -52,7 +50,7 @@ def reproduce(
 
     directory = SweepDirectory(out / "cells")
     if names:
-        _run(chosen, Budget(budget), directory, workers)
+        _run(chosen, Budget(budget), directory.path, workers)
     elif record is None:
         _list(chosen, directory)
     if record is not None:
@@ -62,27 +60,21 @@ def reproduce(
         typer.echo(f"record           {record}")
 
 
-def _run(chosen: Sequence[Experiment], budget: str, directory: SweepDirectory, workers: int | None) -> None:
+def _run(chosen: Sequence[Experiment], budget: str, folder: Path, workers: int | None) -> None:
     """Check all, then run one after the other; each is written as soon as it is there."""
-    import os
-
     from scenarios.console import progress_bars
     from scenarios.reproduction.experiment import Budget
     from scenarios.reproduction.outcome import Outcome
     from scenarios.reproduction.page import write_outcome
-    from scenarios.sweep.pool import local_pool
-    from scenarios.sweep.run import SweepDirectory, check_worlds, run_sweep
+    from scenarios.sweep.run import check_worlds, run_sweep
 
-    # Termination has to unwind as Ctrl-C does, so that no worker outlives this process.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     plans = [(experiment, experiment.budget(Budget(budget))) for experiment in chosen]
-    with progress_bars() as bar:
+    with interruptible(), progress_bars() as bar:
         for _, plan in plans:
-            check_worlds(plan, directory.path, bar("checking"))
-        SweepDirectory.open(directory.path)
-        with local_pool(workers or os.cpu_count() or 1) as hands:
+            check_worlds(plan, folder, bar("checking"))
+        with at_work(folder, workers) as (directory, pool):
             for experiment, plan in plans:
-                results = run_sweep(plan, directory, hands, bar(experiment.name))
+                results = run_sweep(plan, directory, pool, bar(experiment.name))
                 outcome = Outcome.read(experiment, directory)
                 written = write_outcome(outcome, directory.path.parent)
                 _show(outcome)

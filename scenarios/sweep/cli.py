@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from scenarios.interruptions import this_command, told, unwound_by_sigterm
+
+if TYPE_CHECKING:
+    from scenarios.sweep.pool import Pool
+    from scenarios.sweep.run import SweepDirectory
 
 BaseSet = Annotated[
     list[str] | None,
@@ -42,18 +48,13 @@ def sweep(
     from fedsim.files import write_text
     from scenarios.console import progress_bars
     from scenarios.sweep.page import render_sweep
-    from scenarios.sweep.pool import local_pool, ray_pool
-    from scenarios.sweep.run import SweepDirectory, check_worlds, run_sweep
+    from scenarios.sweep.run import check_worlds, run_sweep
     from scenarios.sweep.table import tidy, write_table
 
-    # Termination has to unwind as Ctrl-C does, so that no worker outlives this process.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with progress_bars() as bar:
+    with interruptible(), progress_bars() as bar:
         check_worlds(plan, folder, bar("checking"))
-        directory = SweepDirectory.open(folder)
-        hands = ray_pool() if ray else local_pool(workers or os.cpu_count() or 1)
-        with hands as ready:
-            results = run_sweep(plan, directory, ready, bar("points"))
+        with at_work(folder, workers, ray=ray) as (directory, pool):
+            results = run_sweep(plan, directory, pool, bar("points"))
     rows = tidy(plan, results)
     written = write_table(rows, directory.table)
     write_text(directory.page, render_sweep(plan, results, directory))
@@ -66,3 +67,22 @@ def sweep(
         typer.echo(f"  {result.point.name}   {result.reason}")
     for path in (*written, directory.page):
         typer.echo(f"{path.suffix[1:]:<17}{path}")
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Points that are done are kept: whoever stops the block is told that the same command goes on."""
+    with unwound_by_sigterm(), told(f"; continue with: {this_command()}"):
+        yield
+
+
+@contextmanager
+def at_work(folder: Path, workers: int | None, *, ray: bool = False) -> Iterator[tuple[SweepDirectory, Pool]]:
+    """A sweep's folder, for the block to itself, and the pool that its points are worked on in."""
+    from scenarios.sweep.pool import local_pool, ray_pool
+    from scenarios.sweep.run import SweepDirectory
+
+    directory = SweepDirectory.open(folder)
+    pool = ray_pool() if ray else local_pool(workers or os.cpu_count() or 1)
+    with directory.alone(), pool as ready:
+        yield directory, ready

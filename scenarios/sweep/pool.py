@@ -8,11 +8,12 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from scenarios.threads import one_thread_each
@@ -79,7 +80,7 @@ class RayCluster:
 
 @contextmanager
 def local_pool(number: int) -> Iterator[Pool]:
-    """Processes of this machine; whatever ends the block, no work is begun after it."""
+    """Processes of this machine; whatever ends the block early ends their work too."""
     if number == 1:
         yield InProcess()
         return
@@ -89,11 +90,14 @@ def local_pool(number: int) -> Iterator[Pool]:
     cores = spawn.SimpleQueue()
     for _, core in zip(range(number), itertools.cycle(sorted(os.sched_getaffinity(0))), strict=False):
         cores.put(core)
-    with ProcessPoolExecutor(number, mp_context=spawn, initializer=_begin, initargs=(cores,)) as pool:
+    stop, stopped = spawn.Pipe(duplex=False)
+    arguments = (cores, stop)
+    with ProcessPoolExecutor(number, mp_context=spawn, initializer=_begin, initargs=arguments) as pool:
         try:
             yield Processes(pool, number)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            stopped.close()
             raise
 
 
@@ -108,17 +112,19 @@ def ray_pool() -> Iterator[Pool]:
         ray.shutdown()
 
 
-def _begin(cores: SimpleQueue[int]) -> None:
+def _begin(cores: SimpleQueue[int], stop: Connection) -> None:
     """A worker has one core: trainings and attacks, which would use all there are, then use that one.
 
-    And it ends with its parent. If that is killed, it would wait for work for ever, and hold its memory.
+    And it ends at once when the other end of `stop` is closed, or with its parent: work that nobody waits for
+    may take hours. Ctrl-C is for the parent to handle.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.sched_setaffinity(0, {cores.get()})
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def watch() -> None:
-        wait([parent.sentinel])
+        wait([parent.sentinel, stop])
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

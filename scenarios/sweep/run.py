@@ -14,11 +14,13 @@ where it stopped, and a changed file runs the points that are new.
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +35,7 @@ from scenarios.planted import Planted
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario
 from scenarios.sweep.pool import InProcess, Pool
-from scenarios.sweep.sweep import Point, Sweep
+from scenarios.sweep.sweep import SPOOLED, Point, Sweep
 
 HONEST = "honest.json"
 """Last file of a training: the figures that no attack changes."""
@@ -49,7 +51,8 @@ class SweepDirectory:
     def open(cls, path: Path) -> SweepDirectory:
         """The folder of this or an earlier state of a sweep, or a new one."""
         directory = cls(path)
-        if path.exists() and not directory.file.exists() and (not path.is_dir() or any(path.iterdir())):
+        is_sweep = directory.file.exists() or (path / "points").is_dir()
+        if path.exists() and not is_sweep and (not path.is_dir() or any(path.iterdir())):
             raise UserError(f"{path} exists and is not a sweep: choose another --out")
         try:
             (path / "points").mkdir(parents=True, exist_ok=True)
@@ -57,6 +60,20 @@ class SweepDirectory:
         except OSError as error:
             raise UserError(f"--out {path}: cannot be written to: {error.strerror}") from error
         return directory
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else works in this folder during the block; a `UserError` if somebody does."""
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UserError(
+                    f"--out {self.path}: another command works there: wait for it, or choose another --out"
+                ) from error
+            for leftover in (self.path / "trainings").glob(f"{SPOOLED}*"):
+                shutil.rmtree(leftover)
+            yield
 
     @property
     def file(self) -> Path:

@@ -18,7 +18,7 @@ from scenarios.engine import Inline
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import Result, train_run
 from scenarios.scenario import Scenario
-from scenarios.sweep.sweep import AFTER_TRAINING
+from scenarios.sweep.sweep import AFTER_TRAINING, SPOOLED
 from scenarios.world import World
 
 
@@ -40,7 +40,7 @@ def train_shared_epochs(
     if runs[0][0].federation.server_model != "fixed":
         raise ValueError("a model that moves takes another way for every number of epochs")
     longest_first = sorted(runs, key=lambda run: -run[0].clients.local_epochs)
-    with tempfile.TemporaryDirectory(dir=runs[0][1].path.parent, prefix=".updates-") as folder:
+    with tempfile.TemporaryDirectory(dir=runs[0][1].path.parent, prefix=SPOOLED) as folder:
         spool = Spool(Path(folder), sorted({scenario.clients.local_epochs for scenario, _ in runs}))
         for scenario, directory in longest_first:
             engine = Inline(workers, spool)

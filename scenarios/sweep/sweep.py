@@ -29,6 +29,9 @@ Values = Mapping[str, Any]
 AFTER_TRAINING: Any = {"title": True, "attack": True, "analytics": {"release"}}
 """The settings that change nothing in a transcript, nor in what devices answer."""
 
+SPOOLED = ".updates-"
+"""How folders are named that hold a training's updates until it ends; one that was killed leaves them."""
+
 
 def _dotted(content: Any) -> Any:
     """Nested tables, which is how TOML reads `clients.lr = [...]`, as a flat table of dotted keys."""

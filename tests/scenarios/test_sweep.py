@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -195,6 +197,51 @@ def test_processes_find_what_one_process_finds(plan, tmp_path):
             ]
         )
     assert tables[0] == tables[1]
+
+
+def test_work_under_way_ends_with_the_block_that_is_left():
+    with pytest.raises(KeyboardInterrupt), local_pool(2) as pool:
+        assert pool.submit(os.getpid).result() != os.getpid()
+        futures = [pool.submit(time.sleep, 60) for _ in range(2)]
+        raise KeyboardInterrupt
+    assert all(future.cancelled() or future.exception() is not None for future in futures)
+
+
+def test_who_interrupts_is_told_how_to_go_on(fedsim, tmp_path, monkeypatch):
+    (tmp_path / "windows.toml").write_text(PLANTED)
+    run, begun = Planted.run, []
+
+    def interrupted(problem):
+        begun.append(problem)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return run(problem)
+
+    monkeypatch.setattr(Planted, "run", interrupted)
+    command = ("sweep", "windows.toml", "--workers", 1, "--set", "rate=0.2")
+    done = fedsim(*command)
+    said = "fedsim: interrupted; continue with: fedsim sweep windows.toml --workers 1 --set rate=0.2\n"
+    assert (done.status, done.stderr) == (130, said)
+    assert fedsim(*command).status == 0
+    assert len(begun) == 3 + 4
+
+
+def test_a_folder_that_another_command_works_in_is_left_alone(fedsim, tmp_path):
+    (tmp_path / "windows.toml").write_text(PLANTED)
+    directory = SweepDirectory.open(tmp_path / "runs/windows")
+    with directory.alone():
+        done = fedsim("sweep", "windows.toml", "--workers", 1)
+    assert done.status == 2 and "runs/windows: another command works there" in done.stderr
+    assert not directory.file.exists()
+    assert fedsim("sweep", "windows.toml", "--workers", 1).status == 0
+
+
+def test_what_a_killed_training_spooled_is_dropped(tmp_path):
+    directory = SweepDirectory.open(tmp_path / "out")
+    (tmp_path / "out/trainings/.updates-x").mkdir()
+    (tmp_path / "out/trainings/.updates-x/1.f32").write_bytes(b"1234")
+    with directory.alone():
+        assert not list((tmp_path / "out/trainings").iterdir())
 
 
 @pytest.mark.slow
