@@ -95,7 +95,7 @@ def apply(content: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not all(key.strip().split(".")):
         raise UserError(f"--set {override}: expected KEY=VALUE, such as clients.local_epochs=8")
-    put(content, key.strip(), _toml_value(text), said=f"--set {override}")
+    put(content, key.strip(), toml_value(text), said=f"--set {override}")
 
 
 def put(content: dict[str, Any], key: str, value: Any, *, said: str) -> None:
@@ -128,7 +128,7 @@ def _below(table: Any, section: str, said: str) -> Any:
     return below
 
 
-def _toml_value(text: str) -> Any:
+def toml_value(text: str) -> Any:
     """What the text means as a TOML value; a bare word is a string, as the shell user means it."""
     try:
         return tomllib.loads(f"value = {text}")["value"]

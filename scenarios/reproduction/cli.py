@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from scenarios.reproduction.experiment import Experiment
     from scenarios.reproduction.outcome import Outcome
     from scenarios.sweep.run import SweepDirectory
+    from scenarios.sweep.sweep import Sweep
 
 
 def reproduce(
@@ -22,8 +24,15 @@ def reproduce(
     ] = None,
     *,
     budget: Annotated[
-        str, typer.Option(metavar="quick|full", help="Minutes, or the paper's whole grid.")
-    ] = "quick",
+        str | None,
+        typer.Option(
+            metavar="quick|full", help="Minutes, or the paper's whole grid; quick, but full with --only."
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE,…", help="Run the part of the grid that has these values."),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Where cells, tables and pages are kept.")] = Path(
         "runs/paper"
     ),
@@ -39,8 +48,10 @@ def reproduce(
     from fedsim.errors import UserError
     from scenarios.reproduction.experiment import Budget, experiments
 
-    if budget not in list(Budget):
+    if budget is not None and budget not in list(Budget):
         raise UserError(f"--budget {budget}: expected {' or '.join(Budget)}")
+    if only and not names:
+        raise UserError(f"--only {only[0]}: expected the NAME of a table or figure too")
     if record is not None and (record.suffix != ".md" or not record.parent.is_dir()):
         raise UserError(f"--record {record}: expected a file named .md in a folder that is there")
     overrides = () if data is None else (f'data.path="{data}"',)
@@ -50,7 +61,8 @@ def reproduce(
 
     directory = SweepDirectory(out / "cells")
     if names:
-        _run(chosen, Budget(budget), directory.path, workers)
+        wanted = Budget(budget or ("full" if only else "quick"))
+        _run([(e, e.only(e.budget(wanted), only or ())) for e in chosen], directory.path, workers)
     elif record is None:
         _list(chosen, directory)
     if record is not None:
@@ -60,23 +72,27 @@ def reproduce(
         typer.echo(f"record           {record}")
 
 
-def _run(chosen: Sequence[Experiment], budget: str, folder: Path, workers: int | None) -> None:
-    """Check all, then run one after the other; each is written as soon as it is there."""
+def _run(plans: Sequence[tuple[Experiment, Sweep]], folder: Path, workers: int | None) -> None:
+    """Check all, then run one after the other, cheap points first; each is written as soon as it is there."""
     from scenarios.console import progress_bars
-    from scenarios.reproduction.experiment import Budget
+    from scenarios.reproduction.cost import cheap_first
     from scenarios.reproduction.outcome import Outcome
     from scenarios.reproduction.page import write_outcome
     from scenarios.sweep.run import check_worlds, run_sweep
 
-    plans = [(experiment, experiment.budget(Budget(budget))) for experiment in chosen]
     with interruptible(), progress_bars() as bar:
         for _, plan in plans:
             check_worlds(plan, folder, bar("checking"))
         with at_work(folder, workers) as (directory, pool):
             for experiment, plan in plans:
-                results = run_sweep(plan, directory, pool, bar(experiment.name))
+                ordered = replace(plan, points=tuple(cheap_first(plan.points)))
+                try:
+                    results = run_sweep(ordered, directory, pool, bar(experiment.name))
+                except KeyboardInterrupt:
+                    write_outcome(Outcome.read(experiment, directory), folder.parent)
+                    raise
                 outcome = Outcome.read(experiment, directory)
-                written = write_outcome(outcome, directory.path.parent)
+                written = write_outcome(outcome, folder.parent)
                 _show(outcome)
                 for result in [result for result in results if result.reason][:5]:
                     typer.echo(f"failed           {result.reason}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -16,9 +16,9 @@ from fedsim.errors import UserError
 from scenarios.reproduction.measures import Measure
 from scenarios.reproduction.measures.cell import Cell, Row, rest
 from scenarios.reproduction.measures.mean import Mean
-from scenarios.scenario import Scenario, checked, read_toml
+from scenarios.scenario import Scenario, checked, read_toml, toml_value
 from scenarios.sweep.run import SweepDirectory, read_results
-from scenarios.sweep.sweep import Block, Point, Sweep, SweepFile
+from scenarios.sweep.sweep import Block, Point, Sweep, SweepFile, shown
 from scenarios.sweep.table import tidy
 
 PAPER = Path(__file__).parents[1] / "paper"
@@ -65,11 +65,29 @@ class Experiment:
 
     def budget(self, budget: Budget) -> Sweep:
         """What to run for that budget."""
-        if budget is Budget.FULL:
-            return self.sweep
-        wanted = self.file.quick.items()
-        points = (p for p in self.sweep.points if all(p.values[key] in values for key, values in wanted))
-        return replace(self.sweep, points=tuple(points))
+        return self.sweep if budget is Budget.FULL else _part(self.sweep, self.file.quick)
+
+    def only(self, sweep: Sweep, chosen: Iterable[str]) -> Sweep:
+        """The part of a sweep that texts like `KEY=VALUE,VALUE` choose; a `UserError` if there is none."""
+        part = _part(sweep, dict(self._chosen(text) for text in chosen))
+        if not part.points:
+            raise UserError(f"{self.name}: --only: no point of the {len(sweep.points)} is all of that")
+        return part
+
+    def _chosen(self, text: str) -> tuple[str, list[Any]]:
+        """A key that varies, and those of its values that the text lists."""
+        key, equals, listed = text.partition("=")
+        if not equals:
+            raise UserError(f"--only {text}: expected KEY=VALUE,VALUE…, such as seed=1,2")
+        if key not in self.sweep.keys:
+            keys = ", ".join(self.sweep.keys)
+            raise UserError(f"{self.name}: --only {text}: {key} does not vary, expected one of {keys}")
+        values = {_written(p.values[key]): p.values[key] for p in self.sweep.points}
+        for value in (wanted := [_written(toml_value(part.strip())) for part in listed.split(",")]):
+            if value not in values:
+                known = ", ".join(values)
+                raise UserError(f"{self.name}: --only {text}: {value} is not one of its values, {known}")
+        return key, [values[value] for value in wanted]
 
     def cells(self, directory: SweepDirectory) -> list[Cell]:
         """Every cell of the full grid with what has been run of it, and the paper's value if there is one."""
@@ -97,6 +115,17 @@ class Experiment:
             return []
         with (PAPER / self.file.paper).open(encoding="utf-8", newline="") as file:
             return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def _part(sweep: Sweep, wanted: Mapping[str, Sequence[Any]]) -> Sweep:
+    """The points whose keys have one of these values."""
+    points = (p for p in sweep.points if all(p.values[key] in values for key, values in wanted.items()))
+    return replace(sweep, points=tuple(points))
+
+
+def _written(value: Any) -> str:
+    """A value as it is typed: 1 and 1.0 alike."""
+    return shown(float(value) if isinstance(value, int) and not isinstance(value, bool) else value)
 
 
 def _circumstances(point: Point) -> dict[str, Any]:

@@ -234,6 +234,60 @@ def test_a_full_disk_ends_the_sweep_and_keeps_what_is_done(small, directory, mon
     assert [directory.done(point) for point in small.sweep.points] == [True] * 2 + [False] * 6
 
 
+def test_a_part_of_the_grid_can_be_run(small, directory):
+    part = small.only(small.sweep, ["window=8", "seed=2,1", "rounds=24"])
+    assert [p.values for p in part.points] == [{"rounds": 24, "window": 8, "seed": seed} for seed in (1, 2)]
+    table1 = Experiment.load(PAPER / "table1.toml")
+    assert len(table1.only(table1.sweep, ["clients.momentum=0.9", "clients.local_epochs=1,64"]).points) == 12
+    runtime = Experiment.load(PAPER / "runtime-vs-rounds.toml")
+    assert {p.settings.solver.name for p in runtime.only(runtime.sweep, ["solver=auto"]).points} == {"auto"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["small", "--only", "window"], "--only window: expected KEY=VALUE,VALUE…, such as seed=1,2"),
+        (
+            ["small", "--only", "rate=1"],
+            "small: --only rate=1: rate does not vary, expected one of rounds",
+        ),
+        (["small", "--only", "seed=1,9"], "small: --only seed=1,9: 9 is not one of its values, 1, 2"),
+        (["small", "--only", "seed="], "small: --only seed=:  is not one of its values, 1, 2"),
+        (["small", "--budget", "quick", "--only", "window=8"], "--only: no point of the 4 is all of that"),
+        (["--only", "seed=1"], "--only seed=1: expected the NAME of a table or figure too"),
+        (["small", "--budget", "some"], "--budget some: expected quick or full"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(small, fedsim, tmp_path, arguments, message):
+    done = fedsim("reproduce", *arguments)
+    assert (done.status, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert message in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["paper"]
+
+
+def test_an_interrupted_reproduction_shows_what_there_is(small, fedsim, tmp_path, monkeypatch):
+    run, begun = Planted.run, []
+
+    def interrupted(problem):
+        begun.append(problem.rounds)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return run(problem)
+
+    monkeypatch.setattr(Planted, "run", interrupted)
+    command = ("reproduce", "small", "--only", "window=8,4", "--workers", 1)
+    done = fedsim(*command)
+    assert (done.status, done.stderr) == (
+        130,
+        "fedsim: interrupted; continue with: fedsim reproduce small --only window=8,4 --workers 1\n",
+    )
+    assert "1 of 4 cells run" in (tmp_path / "runs/paper/small.html").read_text()
+    assert begun == [12] * 3  # what is cheap comes first
+    done = fedsim(*command)
+    assert (done.status, len(begun)) == (0, 3 + 6)
+    assert "4 of 4 cells run" in done.stdout
+
+
 def test_the_command_prints_the_table_and_keeps_cells(small, tmp_path):
     out = tmp_path / "out"
     result = CliRunner().invoke(app, ["reproduce", "small", "--out", str(out), "--workers", "1"])
