@@ -67,7 +67,7 @@ class ReflectionSearch:
         self.same = SAME if self.limit > self.tolerance else 0.0
         self.columns = np.zeros((0, self.rounds), dtype=np.float32)
         self.distance = np.zeros(0, dtype=np.float32)
-        self.found, self.last_find = 0, 0
+        self.found, self.last_find, self.iteration = 0, 0, 0
         self.X = np.empty((starts, self.rounds), dtype=np.float32)
         self.range = np.empty((2, starts), dtype=np.intp)
         self.age = np.zeros(starts, dtype=np.intp)
@@ -77,19 +77,29 @@ class ReflectionSearch:
     def run(self, iterations: int, *, whole: bool = False, progress: Progress = silent) -> NDArray[np.uint8]:
         """(n, rounds) the columns found, in so many iterations or until they span the space.
 
-        They may do so before every column was found; `whole` goes on to the end.
+        They may do so before every column was found; `whole` goes on to the end. A second run goes on where
+        the first one ended.
         """
-        for iteration in range(1, iterations + 1):
-            before = self.found
-            self._iterate(iteration)
-            if self.found > before:
-                progress(self.found, self.rank)
+        for _ in range(iterations):
             if self.found == self.rank and not whole:
                 break
+            before = self.found
+            self._iterate()
+            if self.found > before:
+                progress(self.found, self.rank)
         return self.columns.astype(np.uint8)
 
-    def _iterate(self, iteration: int) -> None:
+    def learn(self, columns: NDArray[np.uint8]) -> None:
+        """Take columns (n, rounds) of the space that somebody else found."""
+        rows = columns.astype(np.float32)
+        for column, distance in zip(rows, self._distance(rows), strict=True):
+            self._take(column, distance)
+        if len(self.columns):
+            self._peel(PEELING[0])
+
+    def _iterate(self) -> None:
         """One step of all starts; every now and then, look what they found and use it."""
+        self.iteration = iteration = self.iteration + 1
         Q = self._nearest_binary()
         self.X += self.step * (((2 * Q - self.X) @ self.U) @ self.project - Q)
         self.age += 1

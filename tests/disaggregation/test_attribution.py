@@ -107,6 +107,7 @@ def test_repair_finds_what_projections_missed(monkeypatch):
         "attacks.disaggregation.solvers.auto.Projection", lambda **_: Projection(max_iterations=10)
     )
     monkeypatch.setattr("attacks.disaggregation.solvers.auto.FEW", 1)
+    monkeypatch.setattr("attacks.disaggregation.lattice.available", lambda: False)
     case = planted(5, clients=16, rounds=40, window=8)
     without = disaggregate(case.problem, Auto(repair_time_limit_s=0), rng=np.random.default_rng(0))
     repaired = disaggregate(case.problem, Auto(), rng=np.random.default_rng(0))

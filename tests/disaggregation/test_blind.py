@@ -117,7 +117,8 @@ def test_a_search_that_finds_nothing_is_unresolved():
     problem = DisaggregationProblem(
         sums(participation(9, clients=64, rounds=80, rate=0.5)), None, num_clients=64
     )
-    recovery = disaggregate(problem, Blind(max_iterations=20), rng=np.random.default_rng(0))
+    solver = Blind(max_iterations=20, max_block=0)
+    recovery = disaggregate(problem, solver, rng=np.random.default_rng(0))
     assert (recovery.outcome == Outcome.UNRESOLVED).all()
     assert np.isnan(recovery.updates).all()
 

@@ -1,9 +1,10 @@
 """Columns with no counts at all: what the sums alone give away.
 
-`reflections` finds the binary columns in or near the space, and `generators` tells single clients' columns
-from sums of several. Under noise `decoding` corrects the entries and says how likely they are; where the
-noise is too strong to find binary columns one by one, `independence` finds soft ones all together. Nothing
-here knows a client's name; counts, if there are any, only say which column is whose.
+`reflections` finds the binary columns in or near the space, `lattice` those that are out of its reach, if
+there is no noise and not too many clients; `generators` tells single clients' columns from sums of several.
+Under noise `decoding` corrects the entries and says how likely they are; where the noise is too strong to
+find binary columns one by one, `independence` finds soft ones all together. Nothing here knows a client's
+name; counts, if there are any, only say which column is whose.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
+from attacks.disaggregation import lattice
 from attacks.disaggregation.attribution import attribute
 from attacks.disaggregation.coordinates import capped, space_off_diagonal, standardised_gram
 from attacks.disaggregation.decoding import decode, near_columns
@@ -39,6 +41,10 @@ SURE = 0.99
 DOUBTFUL = 0.9
 """Confidence in a column that is exactly in the space but could have been told apart from a sum only by
 its being rarer."""
+QUICK = 300
+"""Iterations of reflections before lattice reduction has a try: at low rates they are enough."""
+REACH = 144
+"""Clients up to whom a lattice is reduced: the time grows exponentially with their number."""
 EXACT = (2e-5, 2e-5)
 NOISY = (1e-3, 0.2)
 """Squared distance from the space per one at which a column is taken, at first and at most. A single wrong
@@ -66,13 +72,16 @@ class Blind(Settings):
 
     Without noise `starts` is the number of points that search side by side, `step` the relaxation of their
     reflections, and `max_iterations` bounds the work; what is found lies in the space exactly, and is
-    `consistent`. With noise, columns are `likely` with the probability that all their entries are right.
+    `consistent`. Up to 144 clients a lattice is reduced where reflections are not quick, in blocks of up to
+    `max_block` (0 leaves it out; it needs fpylll). With noise, columns are `likely` with the probability that
+    all their entries are right.
     """
 
     name: Literal["blind"] = "blind"
     starts: PositiveInt = 64
     step: PositiveFloat = 0.3
     max_iterations: PositiveInt = 20_000
+    max_block: NonNegativeInt = 40
 
     def solve(
         self,
@@ -99,7 +108,10 @@ class Blind(Settings):
     ) -> Columns:
         rate, total = _rate(problem, subspace), _total(problem)
         rates = np.array(ANY_RATE if rate is None else (rate,))
-        every = self._search(subspace.basis, rates, EXACT, rng).run(self.max_iterations, progress=progress)
+        search = self._search(subspace.basis, rates, EXACT, rng)
+        search.run(min(QUICK, self.max_iterations), progress=progress)
+        self._reduce(search, subspace, rng, progress)
+        every = search.run(self.max_iterations - search.iteration, progress=progress)
         columns = generators(every, total=total)
         size = columns.sum(axis=1, dtype=np.int64)
         busy = columns[size > BUSY * np.median(size)] if len(size) else columns
@@ -116,6 +128,26 @@ class Blind(Settings):
         found = Candidates.none(problem)
         found.offer(named, columns[whose[named]], np.zeros(len(named)))
         return judge(problem, subspace, found, solver=self.name)
+
+    def reduces(self, subspace: Subspace) -> bool:
+        """Whether a lattice is reduced for what reflections do not find."""
+        return subspace.exact and bool(self.max_block) and subspace.rank <= REACH and lattice.available()
+
+    def _reduce(
+        self,
+        search: ReflectionSearch,
+        subspace: Subspace,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> None:
+        """Tell a search that is not at its end what lattice reduction finds, where that can be done."""
+        if search.found == subspace.rank or not self.reduces(subspace):
+            return
+        for columns in lattice.binary_columns(subspace.basis, max_block=self.max_block, rng=rng):
+            search.learn(columns)
+            progress(search.found, subspace.rank)
+            if search.found == subspace.rank:
+                return
 
     def _search(
         self,
