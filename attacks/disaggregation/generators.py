@@ -11,6 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+SURE = 0.99
+"""Confidence in a column that lies in the space exactly and can be no part or sum of others."""
+DOUBTFUL = 0.9
+"""The same where only its being rare speaks for it."""
+
 
 def generators(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
     """Linearly independent rows with the span of `columns` (n, rounds), each as rare as can be.
@@ -24,18 +29,24 @@ def generators(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = 
     return _rarest_independent(taken_apart(columns))
 
 
-def suspects(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-    """(n,) columns that may be another client's column more, or less: those disjoint from some other.
+def belief(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    """(n,) how likely each of the `columns` is one client's whole column; `total` is for a complete set only.
 
-    Suspect are also columns that do not enter the `total` of a complete set exactly once. That all do is no
-    proof: what one column has too much, another may lack.
+    A column may lack the ones of another that it does not meet: in truth the rarer one is inside it. The
+    total tells how often that happened. If it holds a column three times, two of the columns that do not meet
+    it lack it, and which ones nobody can tell: the sums are the same. Without a total anything disjoint is
+    doubtful. So is what enters the total less than once, or not a whole number of times.
     """
     floats = columns.astype(np.float64)
-    disjoint = (floats @ floats.T == 0).any(axis=1)
+    disjoint = floats @ floats.T == 0
     if total is None:
-        return np.asarray(disjoint)
-    weight = np.linalg.lstsq(floats.T, total.astype(np.float64), rcond=None)[0]
-    return np.asarray(disjoint | (np.abs(weight - 1) > 1e-3))
+        return np.where(disjoint.any(axis=1), DOUBTFUL, SURE)
+    times = np.linalg.lstsq(floats.T, total.astype(np.float64), rcond=None)[0]
+    lacking = np.rint(times).clip(1) - 1
+    share = (lacking / disjoint.sum(axis=0).clip(1)).clip(0, 1)
+    whole = np.prod(1 - share * disjoint, axis=1)
+    fits = (np.abs(times - np.rint(times)) < 1e-3) & (np.rint(times) >= 1)
+    return np.asarray(SURE * whole * np.where(fits, 1, 0.5))
 
 
 def taken_apart(columns: NDArray[np.uint8], *, slack: float = 0.0, same: float = 0.0) -> NDArray[np.uint8]:

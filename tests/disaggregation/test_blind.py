@@ -9,7 +9,7 @@ from analytics.release import Private
 from analytics.report import windowed_counts
 from attacks.disaggregation import UNKNOWN, DisaggregationProblem, disaggregate
 from attacks.disaggregation.decoding import decode
-from attacks.disaggregation.generators import generators, suspects
+from attacks.disaggregation.generators import belief, generators
 from attacks.disaggregation.independence import independent_columns, split_in_two
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.reflections import ReflectionSearch
@@ -160,17 +160,18 @@ def test_cohort_sizes_tell_a_chance_inclusion_from_a_sum():
     assert columns(generators(both).T) == columns(np.array([inner, outer - inner]).T)
 
 
-def test_columns_that_never_meet_another_are_suspect():
-    a, b, c = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]], dtype=np.uint8)
-    assert suspects(np.array([a, b, c])).tolist() == [True, False, True]
-    assert not suspects(np.array([a, b])).any()
+def test_columns_that_never_meet_another_are_doubtful():
+    columns = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1]], dtype=np.uint8)
+    assert (belief(columns) <= 0.9).all()
+    assert (belief(columns[:2]) > 0.9).all()
+    assert (belief(columns, total=columns.sum(axis=0, dtype=np.int64)) > 0.9).all()
 
 
-def test_columns_that_do_not_enter_the_total_once_are_suspect():
-    a, b = np.array([[1, 1, 0, 0], [0, 1, 1, 0]], dtype=np.uint8)
-    total = a.astype(np.int64) + b
-    assert not suspects(np.array([a, b]), total=total).any()
-    assert suspects(np.array([a, b]), total=total + a).tolist() == [True, False]
+def test_the_total_tells_how_many_columns_lack_another():
+    a, b, c = np.array([[0, 1, 1, 0, 0, 1], [0, 1, 0, 1, 1, 0], [1, 0, 0, 0, 0, 0]], dtype=np.uint8)
+    total = (a + c) + b + c.astype(np.int64)  # in truth, c is inside one of the other two
+    assert np.allclose(belief(np.stack((a, b, c)), total=total), [0.495, 0.495, 0.99])
+    assert np.allclose(belief(np.stack((a, b, c)), total=total + c), [0, 0, 0.99])
 
 
 def test_the_contrast_is_not_fooled_by_single_rounds():

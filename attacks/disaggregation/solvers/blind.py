@@ -20,7 +20,7 @@ from attacks.disaggregation import lattice
 from attacks.disaggregation.attribution import attribute
 from attacks.disaggregation.coordinates import capped, space_off_diagonal, standardised_gram
 from attacks.disaggregation.decoding import decode, near_columns
-from attacks.disaggregation.generators import generators, suspects, taken_apart
+from attacks.disaggregation.generators import belief, generators, taken_apart
 from attacks.disaggregation.independence import LEVEL, independent_columns, one_level, split_in_two
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
@@ -36,11 +36,6 @@ SECOND_LOOK = 300
 """Iterations in the span of unusually busy columns, to see whether they are sums of rarer ones."""
 BUSY = 1.4
 """A column is unusually busy if it has this many times the ones of the middle column."""
-SURE = 0.99
-"""Confidence in a column that lies in the space exactly and can be no sum of others'."""
-DOUBTFUL = 0.9
-"""Confidence in a column that is exactly in the space but could have been told apart from a sum only by
-its being rarer."""
 QUICK = 300
 """Iterations of reflections before lattice reduction has a try: at low rates they are enough."""
 REACH = 144
@@ -120,9 +115,8 @@ class Blind(Settings):
             rarer = self._search(basis, busy.mean(axis=1) / 2, EXACT, rng).run(SECOND_LOOK, whole=True)
             columns = generators(np.concatenate((columns, rarer)), total=total)
         if problem.counts is None:
-            doubtful = suspects(columns, total=total if len(columns) == subspace.rank else None)
-            belief = np.where(doubtful, DOUBTFUL, SURE)
-            return self._columns(problem, columns, belief, Outcome.CONSISTENT, NO_COLUMN_LEFT)
+            sure = belief(columns, total=total if len(columns) == subspace.rank else None)
+            return self._columns(problem, columns, sure, Outcome.CONSISTENT, NO_COLUMN_LEFT)
         whose = attribute(problem.windows, columns).column
         named = np.flatnonzero(whose >= 0)
         found = Candidates.none(problem)
@@ -184,33 +178,33 @@ class Blind(Settings):
             answers += [decode(K, split_in_two(soft)) for K in grams]
         best = max(answers, key=lambda answer: float(answer.confidence.sum()))
         columns, first = np.unique(best.columns.T, axis=0, return_index=True)
-        belief = best.confidence[first]
-        surest = np.argsort(-belief, kind="stable")
-        return self._columns(problem, columns[surest], belief[surest], Outcome.LIKELY, HIDDEN)
+        sure = best.confidence[first]
+        surest = np.argsort(-sure, kind="stable")
+        return self._columns(problem, columns[surest], sure[surest], Outcome.LIKELY, HIDDEN)
 
     def _columns(
         self,
         problem: DisaggregationProblem,
         columns: NDArray[np.uint8],
-        belief: NDArray[np.float64],
+        sure: NDArray[np.float64],
         outcome: Outcome,
         otherwise: str,
     ) -> Columns:
         """The rows of `columns` given to clients: as they come, or by the counts if there are any."""
         K = len(problem.clients)
-        whose, sure = np.arange(K), np.ones(K)
+        whose, named_right = np.arange(K), np.ones(K)
         whose[len(columns) :] = -1
         if problem.counts is not None:
             windows = problem.windows
             attribution = attribute(replace(windows, sd=np.hypot(windows.sd, ENTRY_ERROR)), columns)
-            whose, sure = attribution.column, attribution.confidence
+            whose, named_right = attribution.column, attribution.confidence
         named = np.flatnonzero(whose >= 0)
         participation = np.full((problem.rounds, K), UNKNOWN, dtype=np.uint8)
         participation[:, named] = columns[whose[named]].T
         confidence = np.zeros(K)
-        confidence[named] = belief[whose[named]] * sure[named]
+        confidence[named] = sure[whose[named]] * named_right[named]
         resolved = np.zeros(K, dtype=np.bool_)
-        resolved[named] = belief[whose[named]] >= LEAST_CONFIDENCE
+        resolved[named] = sure[whose[named]] >= LEAST_CONFIDENCE
         return Columns(
             participation,
             np.where(resolved, outcome, Outcome.UNRESOLVED),
