@@ -31,7 +31,8 @@ class Layer:
     @classmethod
     def first(cls, module: nn.Module) -> Self | None:
         """None where a module has no such layer."""
-        begins, begin = {}, 0
+        begins: dict[torch.Tensor, int] = {}
+        begin = 0
         for parameter in module.parameters():
             begins[parameter] = begin
             begin += parameter.numel()

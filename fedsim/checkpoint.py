@@ -94,9 +94,9 @@ class Checkpoint:
 class Pace:
     """Says when it is time for the next checkpoint: writing them takes a hundredth of the time, no more.
 
-    A kill then loses the work of a hundred times as long as writing one takes. Only time in which this process
-    works counts, not the time in which it waits. The first is due at once, because nobody knows yet how long
-    writing takes.
+    A kill then loses the work of a hundred times as long as writing one takes. Only time in which this
+    process works counts, not the time in which it waits. The first is due at once, because nobody knows yet
+    how long writing takes.
     """
 
     def __init__(self) -> None:
