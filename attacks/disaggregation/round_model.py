@@ -2,12 +2,14 @@
 
 Every entry of A is, over the rounds, a sample of one process with covariance
 
-    Ω = κ ∘ (X S Xᵀ) + N,
+    Ω = κ ∘ (X S Xᵀ) + F Fᵀ + N,
 
 where X (rounds × clients + 1) holds the expected participation of each client and, last, the cohort sizes:
 the clients' common mean is a client that takes part once per participant. S are the energies of the
 updates, N is noise, and κ says how far an update of one round resembles the same client's in another: 1
 everywhere if the model is held fixed; exp(−distance) if it moves, with a speed that may itself change.
+F are courses over the rounds that the sums have in common whoever took part. To cut them out of the sums
+instead would spread each round's noise over all others, where it looks like common members.
 
 All that is needed of A is its Gram matrix K. Who took part in round r is judged with updates that were
 estimated from the *other* rounds: an estimate that contains a round's own noise agrees with that round
@@ -70,21 +72,22 @@ class RoundModel:
     """The process given what is believed about P.
 
     `gram` K (R, R); `design` X (R, n+1), the last column being cohort sizes; `doubt` (R, n) the variances
-    of the participations around X; `scales`; `noise` (R,), the diagonal of N without the part from doubt.
+    of the participations around X; `scales`; `loudness` (n,) each client's energy relative to the scale's;
+    `noise` (R,), the diagonal of N without the part from doubt; `shared` F (R, q).
     """
 
     gram: NDArray[np.float64]
     design: NDArray[np.float64]
     doubt: NDArray[np.float64]
     scales: Scales
+    loudness: NDArray[np.float64]
     noise: NDArray[np.float64]
+    shared: NDArray[np.float64]
 
     @property
     def energies(self) -> NDArray[np.float64]:
         """(n+1,) the diagonal of S."""
-        energies = np.full(self.design.shape[1], self.scales.client)
-        energies[-1] = self.scales.mean
-        return energies
+        return np.append(self.scales.client * self.loudness, self.scales.mean)
 
     def covariance(self) -> NDArray[np.float64]:
         """Ω: participation that is in doubt adds noise of its own."""
@@ -93,7 +96,8 @@ class RoundModel:
         kernel = self.scales.kernel(len(X))
         if kernel is not None:
             omega *= kernel
-        omega[np.diag_indices_from(omega)] += self.noise + self.scales.client * self.doubt.sum(axis=1)
+        omega += self.shared @ self.shared.T
+        omega[np.diag_indices_from(omega)] += self.noise + self.doubt @ self.energies[:-1]
         return omega
 
     def misfit(self) -> float:
@@ -123,28 +127,48 @@ class RoundModel:
 class LeaveOneOut:
     """Updates predicted for each round from all the others, as inner products with that round.
 
-    `variance` (R,): of an entry of round r given the other rounds. `residual` (R,): energy of the
-    difference between round r and its prediction, in the same units.
+    `columns` (R, n+1+q): the design and the shared courses, whose updates are predicted alike. `variance`
+    (R,): of an entry of round r given the other rounds. `residual` (R,): energy of the difference between
+    round r and its prediction, in the same units.
     """
 
     def __init__(self, model: RoundModel) -> None:
-        self.weighted = model.design * model.energies
-        self.kernel = model.scales.kernel(len(model.design))
+        self.columns = np.concatenate((model.design, model.shared), axis=1)
+        self.weighted = np.concatenate((model.design * model.energies, model.shared), axis=1)
+        self.kernel, self.moving = model.scales.kernel(len(model.design)), model.design.shape[1]
+        self.doubt = model.doubt
         self.inverse = np.asarray(np.linalg.inv(model.covariance()), dtype=np.float64)
         self.filtered = self.inverse @ model.gram
         self.energy = self.filtered @ self.inverse
         self.variance = 1 / np.diag(self.inverse)
         self.residual = self.variance**2 * np.maximum(np.diag(self.energy), 0)
 
+    def surplus(self) -> NDArray[np.float64]:
+        """(n,) what the sums hold of each client's energy, over what the model expects them to hold.
+
+        Multiplying energies by the square root of this never makes the sums less likely.
+        """
+        found, expected = self._along_columns(self.energy), self._along_columns(self.inverse)
+        return np.asarray(found / np.maximum(expected, np.finfo(np.float64).tiny))
+
+    def _along_columns(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(n,) trace of the matrix with each client's part of the covariance, in units of its energy."""
+        P = self.columns[:, : self.doubt.shape[1]]
+        between = matrix if self.kernel is None else matrix * self.kernel
+        return np.asarray(np.einsum("rk,rk->k", P, between @ P) + np.diag(matrix) @ self.doubt)
+
     def products(self, rounds: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """For some rounds r: ⟨ĝ_k, A_r⟩ (b, n+1), and ⟨ĝ_j, ĝ_k⟩ (b, n+1, n+1), ĝ without round r.
+        """For b rounds r and all c `columns`: ⟨ĝ_k, A_r⟩ (b, c), and ⟨ĝ_j, ĝ_k⟩ (b, c, c), ĝ without round r.
 
         Removing a round from Ω is a rank-one change of its inverse.
         """
         own = np.arange(len(self.variance))[rounds]
         v = self.variance[own, None]
         energy_own = np.diag(self.energy)[own, None]
-        C = self.weighted if self.kernel is None else self.weighted * self.kernel[own][:, :, None]
+        C = self.weighted
+        if self.kernel is not None:
+            C = np.repeat(C[None], len(own), axis=0)
+            C[:, :, : self.moving] *= self.kernel[own][:, :, None]
         o, e = (_dot(matrix[own], C) for matrix in (self.inverse, self.energy))
         with_round = _dot(self.filtered.T[own], C) - v * np.diag(self.filtered)[own, None] * o
         if self.kernel is None:

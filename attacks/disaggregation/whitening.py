@@ -52,10 +52,13 @@ def whitened_gram(
     return K
 
 
-def level_rounds(K: NDArray[np.float64], cohort_sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """K with rounds rescaled so that the energy per participant has no trend over time; trace = rounds.
+def level_rounds(
+    K: NDArray[np.float64], cohort_sizes: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """K with rounds rescaled so that the energy per participant has no trend over time, and the scales (R,).
 
-    Updates grow or shrink as a model trains; a cubic in the logarithm is all that is taken out.
+    Updates grow or shrink as a model trains; a cubic in the logarithm is all that is taken out. The trace
+    becomes the number of rounds.
     """
     energy = np.diag(K) / np.maximum(cohort_sizes, 1)
     used = energy > 0
@@ -63,17 +66,21 @@ def level_rounds(K: NDArray[np.float64], cohort_sizes: NDArray[np.float64]) -> N
     degree = min(3, max(int(used.sum()) // 10, 0))
     trend = np.polynomial.Polynomial.fit(time[used], np.log(energy[used]), degree)
     scale = np.exp(-0.5 * trend(time))
-    levelled = K * np.outer(scale, scale)
-    return np.asarray(levelled * (len(K) / np.trace(levelled)))
+    scale *= np.sqrt(len(K) / (np.diag(K) @ scale**2))
+    return K * np.outer(scale, scale), scale
 
 
-def cap_spectrum(K: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
-    """K with its eigenvalues cut at the `rank`-th largest.
+def outliers(
+    K: NDArray[np.float64], *, typical: int, times: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvalues above `times` the `typical`-th largest: by how much they exceed it, and their vectors.
 
-    Directions that many updates share stand out of the spectrum and say little about who took part.
+    (q,) and (R, q). What many updates share stands out of the spectrum, and says little about who took part.
     """
     values, vectors = np.linalg.eigh(K)
-    return np.asarray((vectors * np.minimum(values, values[-min(rank, len(values))])) @ vectors.T)
+    level = values[-min(typical, len(values))]
+    stand_out = values > times * level
+    return values[stand_out] - level, vectors[:, stand_out]
 
 
 def _tiles(

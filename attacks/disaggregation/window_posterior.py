@@ -33,9 +33,9 @@ class WindowPosterior:
         h = self._inside(odds)
         before, after = _tables(h, self._count_weight)
         total = after[0, 0]
+        # Shares of the total, at most 1 each: their logarithms can be left before they are added up.
         chance = [
-            np.exp(np.logaddexp.reduce(before[i, :-1] + after[i + 1, 1:], axis=0) + h[i] - total)
-            for i in range(len(h))
+            np.exp(before[i, :-1] + after[i + 1, 1:] + (h[i] - total)).sum(axis=0) for i in range(len(h))
         ]
         inside[self._counted] = np.stack(chance, axis=1)
         return self._laid_out(inside, 1 / (1 + np.exp(-np.clip(odds, -500, 500))))

@@ -1,6 +1,7 @@
 """Recovery under noise: each part against its definition, and the whole on planted problems."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from attacks.disaggregation.detection import COHORT_SD, detect
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.round_model import LeaveOneOut, RoundModel, Scales
 from attacks.disaggregation.solvers import MessagePassing
-from attacks.disaggregation.whitening import cap_spectrum, level_rounds, whitened_gram
+from attacks.disaggregation.whitening import level_rounds, outliers, whitened_gram
 from attacks.disaggregation.window_posterior import WindowPosterior
 from attacks.disaggregation.windows import Windows
 
@@ -57,7 +58,10 @@ def test_leave_one_out_is_a_prediction_from_the_other_rounds(scales):
     rng = np.random.default_rng(1)
     A = rng.standard_normal((9, 30))
     X = np.concatenate((rng.random((9, 4)), rng.integers(1, 4, (9, 1))), axis=1)
-    model = RoundModel(A @ A.T, X, 0.1 * rng.random((9, 4)), scales, rng.uniform(0.2, 1, 9))
+    shared = rng.standard_normal((9, 2))
+    model = RoundModel(
+        A @ A.T, X, 0.1 * rng.random((9, 4)), scales, rng.uniform(0.5, 2, 4), rng.uniform(0.2, 1, 9), shared
+    )
     others = LeaveOneOut(model)
     with_round, among = others.products(slice(3, 6))
     kernel = scales.kernel(9)
@@ -66,10 +70,11 @@ def test_leave_one_out_is_a_prediction_from_the_other_rounds(scales):
     for i, r in enumerate(range(3, 6)):
         rest = np.delete(np.arange(9), r)
         weights = np.linalg.inv(omega[np.ix_(rest, rest)])
-        updates = (model.energies[:, None] * X[rest].T * kernel[r, rest]) @ weights @ A[rest]
+        own = model.energies[:, None] * X[rest].T * kernel[r, rest]
+        updates = np.concatenate((own, shared[rest].T)) @ weights @ A[rest]
         np.testing.assert_allclose(with_round[i], updates @ A[r], atol=1e-9)
         np.testing.assert_allclose(among[i], updates @ updates.T, atol=1e-9)
-        left = A[r] - X[r] @ updates
+        left = A[r] - np.concatenate((X[r], shared[r])) @ updates
         assert others.residual[r] == pytest.approx(left @ left)
 
 
@@ -77,8 +82,24 @@ def test_fitting_never_makes_the_sums_less_likely():
     rng = np.random.default_rng(2)
     A = rng.standard_normal((12, 40))
     X = np.concatenate((rng.random((12, 3)), np.ones((12, 1))), axis=1)
-    model = RoundModel(A @ A.T / 40, X, np.zeros((12, 3)), Scales(5.0, 5.0), np.full(12, 0.1))
+    doubt, shared = 0.05 * rng.random((12, 3)), np.zeros((12, 0))
+    model = RoundModel(A @ A.T / 40, X, doubt, Scales(5.0, 5.0), np.ones(3), np.full(12, 0.1), shared)
     assert model.fitted().misfit() < model.misfit()
+    for _ in range(3):
+        louder = replace(model, loudness=model.loudness * np.sqrt(LeaveOneOut(model).surplus()))
+        assert louder.misfit() < model.misfit()
+        model = louder
+
+
+def test_what_clients_share_is_known_in_every_direction_but_its_own():
+    """A course of unbounded energy: predictions are those without it, from contrasts that it cannot reach."""
+    rng = np.random.default_rng(13)
+    A, X = rng.standard_normal((8, 30)), np.concatenate((rng.random((8, 2)), np.ones((8, 1))), axis=1)
+    course = rng.uniform(1, 2, (8, 1))
+    model = RoundModel(A @ A.T, X, np.zeros((8, 2)), Scales(1, 0.1), np.ones(2), np.ones(8), 1e3 * course)
+    moved = A + course @ rng.standard_normal((1, 30))
+    again = replace(model, gram=moved @ moved.T)
+    np.testing.assert_allclose(LeaveOneOut(again).energy, LeaveOneOut(model).energy, atol=1e-4)
 
 
 @pytest.mark.parametrize("missing", [None, np.array([0.5, -1.0])])
@@ -113,15 +134,21 @@ def test_whitening_takes_out_the_common_mean():
     np.testing.assert_allclose(together, apart, atol=1e-2)
 
 
-def test_capping_and_levelling_change_only_what_they_say():
+def test_outliers_and_levelling_are_what_they_say():
     rng = np.random.default_rng(6)
     A = rng.standard_normal((20, 50))
     K = A @ A.T
-    values = np.linalg.eigvalsh(cap_spectrum(K, 4))
-    np.testing.assert_allclose(values, np.minimum(np.linalg.eigvalsh(K), np.linalg.eigvalsh(K)[-4]))
+    values = np.linalg.eigvalsh(K)
+    excess, courses = outliers(K, typical=4, times=1.0)
+    cut = np.linalg.eigvalsh(K - (courses * excess) @ courses.T)
+    np.testing.assert_allclose(cut, np.minimum(values, values[-4]))
+    assert len(outliers(K, typical=4, times=1.01 * values[-1] / values[-4])[0]) == 0
     growth = np.exp(np.linspace(0, 2, 20))
     sizes = np.full(20, 3.0)
-    np.testing.assert_allclose(level_rounds(K * np.outer(growth, growth), sizes), level_rounds(K, sizes))
+    (grown, _), (flat, scale) = level_rounds(K * np.outer(growth, growth), sizes), level_rounds(K, sizes)
+    np.testing.assert_allclose(grown, flat)
+    np.testing.assert_allclose(K * np.outer(scale, scale), flat)
+    assert np.trace(flat) == pytest.approx(len(K))
 
 
 def drifting(seed, *, drift, noise_sd, clients=24, rounds=96, dim=3000):
