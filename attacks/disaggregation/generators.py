@@ -35,7 +35,8 @@ def belief(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None
     A column may lack the ones of another that it does not meet: in truth the rarer one is inside it. The
     total tells how often that happened. If it holds a column three times, two of the columns that do not meet
     it lack it, and which ones nobody can tell: the sums are the same. Without a total anything disjoint is
-    doubtful. So is what enters the total less than once, or not a whole number of times.
+    doubtful. So is everything if some column enters the total less than once, or not a whole number of times:
+    then one at least is nobody's.
     """
     floats = columns.astype(np.float64)
     disjoint = floats @ floats.T == 0
@@ -46,7 +47,7 @@ def belief(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None
     share = (lacking / disjoint.sum(axis=0).clip(1)).clip(0, 1)
     whole = np.prod(1 - share * disjoint, axis=1)
     fits = (np.abs(times - np.rint(times)) < 1e-3) & (np.rint(times) >= 1)
-    return np.asarray(SURE * whole * np.where(fits, 1, 0.5))
+    return np.asarray((SURE if fits.all() else DOUBTFUL) * whole * np.where(fits, 1, 0.5))
 
 
 def taken_apart(columns: NDArray[np.uint8], *, slack: float = 0.0, same: float = 0.0) -> NDArray[np.uint8]:
