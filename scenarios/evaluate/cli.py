@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from scenarios.sweep.cli import BaseSet, Json, Ray, Workers, at_work, interruptible
+from scenarios.sweep.cli import BaseSet, Fresh, Json, Ray, Workers, at_work, interruptible
 
 
 def evaluate(
@@ -18,6 +18,7 @@ def evaluate(
     overrides: BaseSet = None,
     workers: Workers = None,
     ray: Ray = False,
+    fresh: Fresh = False,
     as_json: Json = False,
 ) -> None:
     """Compare defences: what each stops, and what it costs."""
@@ -32,13 +33,14 @@ def evaluate(
     from fedsim.files import write_text
     from scenarios.console import progress_bars
     from scenarios.evaluate.page import render_evaluation
+    from scenarios.sweep.code import other_code
     from scenarios.sweep.run import check_worlds
     from scenarios.sweep.table import write_table
 
     with interruptible(), progress_bars() as bar:
-        check_worlds(plan.sweep, folder, bar("checking"))
+        check_worlds(plan.sweep, folder, bar("checking"), fresh=fresh)
         with at_work(folder, workers, ray=ray) as (directory, pool):
-            outcomes = evaluate_defences(plan, directory, pool, bar("points"))
+            outcomes = evaluate_defences(plan, directory, pool, bar("points"), fresh=fresh)
     rows, page = table(outcomes), folder / "evaluation.html"
     if rows:
         write_table(rows, folder / "evaluation.csv")
@@ -56,4 +58,6 @@ def evaluate(
                 typer.echo(f"  failed: {result.reason}")
     for outcome in outcomes[1:]:
         typer.echo(sentence(outcome, outcomes[0]))
+    if others := other_code(result.code for outcome in outcomes for result in outcome.results):
+        typer.echo(f"Runs {others}")
     typer.echo(f"page: {page}")

@@ -178,9 +178,15 @@ def evaluate(
     directory: SweepDirectory,
     pool: Pool | None = None,
     progress: Progress = silent,
+    *,
+    fresh: bool = False,
 ) -> list[Outcome]:
-    """Run what is not done yet; outcomes in the order of the file, the undefended base first."""
-    results = {r.point.name: r for r in run_sweep(evaluation.sweep, directory, pool, progress)}
+    """Run what is not done yet, or not by this code if `fresh`.
+
+    Outcomes are in the order of the file, the undefended base first.
+    """
+    done = run_sweep(evaluation.sweep, directory, pool, progress, fresh=fresh)
+    results = {result.point.name: result for result in done}
     return [
         Outcome.of(name, (results[point.name] for point in points))
         for name, points in evaluation.points.items()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scenarios.evaluate.evaluate import ACCURACY, SINGLED_OUT, Evaluation, Outcome, columns, sentence
 from scenarios.pages import image, render
 from scenarios.scenario import Scenario
+from scenarios.sweep.code import other_code
 from scenarios.sweep.run import PointResult, SweepDirectory
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def render_evaluation(evaluation: Evaluation, outcomes: Sequence[Outcome], direc
         seeds=evaluation.file.seeds,
         fixed=_is_fixed(evaluation),
         headings=list(shown.values()),
+        others=other_code(result.code for outcome in outcomes for result in outcome.results),
         picture=image(draw(outcomes)) if any(o.figures for o in outcomes) else "",
         sentences=[sentence(outcome, none) for outcome in defended],
         rows=[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.sweep.cli import Workers, at_work, interruptible
+from scenarios.sweep.cli import Fresh, Workers, at_work, interruptible
 
 if TYPE_CHECKING:
     from scenarios.reproduction.experiment import Experiment
@@ -40,6 +40,7 @@ def reproduce(
         Path | None, typer.Option("--data", help="The data set's folder or .npz, for the federations.")
     ] = None,
     workers: Workers = None,
+    fresh: Fresh = False,
     record: Annotated[
         Path | None, typer.Option("--record", metavar="FILE.md", help="Write down all that has been run.")
     ] = None,
@@ -62,7 +63,9 @@ def reproduce(
     directory = SweepDirectory(out / "cells")
     if names:
         wanted = Budget(budget or ("full" if only else "quick"))
-        _run([(e, e.only(e.budget(wanted), only or ())) for e in chosen], directory.path, workers)
+        _run(
+            [(e, e.only(e.budget(wanted), only or ())) for e in chosen], directory.path, workers, fresh=fresh
+        )
     elif record is None:
         _list(chosen, directory)
     if record is not None:
@@ -72,7 +75,9 @@ def reproduce(
         typer.echo(f"record           {record}")
 
 
-def _run(plans: Sequence[tuple[Experiment, Sweep]], folder: Path, workers: int | None) -> None:
+def _run(
+    plans: Sequence[tuple[Experiment, Sweep]], folder: Path, workers: int | None, *, fresh: bool
+) -> None:
     """Check all, then run one after the other, cheap points first; each is written as soon as it is there."""
     from scenarios.console import progress_bars
     from scenarios.reproduction.cost import cheap_first
@@ -82,12 +87,12 @@ def _run(plans: Sequence[tuple[Experiment, Sweep]], folder: Path, workers: int |
 
     with interruptible(), progress_bars() as bar:
         for _, plan in plans:
-            check_worlds(plan, folder, bar("checking"))
+            check_worlds(plan, folder, bar("checking"), fresh=fresh)
         with at_work(folder, workers) as (directory, pool):
             for experiment, plan in plans:
                 ordered = replace(plan, points=tuple(cheap_first(plan.points)))
                 try:
-                    results = run_sweep(ordered, directory, pool, bar(experiment.name))
+                    results = run_sweep(ordered, directory, pool, bar(experiment.name), fresh=fresh)
                 except KeyboardInterrupt:
                     write_outcome(Outcome.read(experiment, directory), folder.parent)
                     raise
@@ -119,6 +124,8 @@ def _show(outcome: Outcome) -> None:
         f"{sum(cell.cpu_seconds for cell in run):.0f} s in all",
     ):
         typer.echo(text)
+    if outcome.others:
+        typer.echo(f"cells {outcome.others}")
 
 
 def _range(numbers: Sequence[int]) -> str:

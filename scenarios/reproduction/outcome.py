@@ -8,6 +8,7 @@ from typing import Any
 
 from scenarios.reproduction.experiment import Experiment
 from scenarios.reproduction.measures.cell import Cell
+from scenarios.sweep.code import other_code
 from scenarios.sweep.run import SweepDirectory
 from scenarios.sweep.sweep import shown
 
@@ -55,6 +56,11 @@ class Outcome:
         return cls(experiment, tuple(experiment.cells(directory)))
 
     @property
+    def others(self) -> str:
+        """A sentence about cells that other code than this made; empty if there are none."""
+        return other_code(cell.code for cell in self.cells)
+
+    @property
     def across(self) -> list[Any]:
         """The values from left to right."""
         return sorted(
@@ -90,6 +96,7 @@ class Outcome:
                 "seeds_planned": cell.seeds_planned,
                 "limit": cell.limit,
                 "seconds": round(cell.cpu_seconds, 2),
+                "code": cell.code,
             }
             for cell in self.cells
         ]

@@ -32,6 +32,7 @@ def render_outcome(outcome: Outcome) -> str:
         name=outcome.experiment.name,
         notes=outcome.experiment.file.notes,
         tally=str(Tally.of(outcome.cells)),
+        others=outcome.others,
         seconds=sum(cell.cpu_seconds for cell in outcome.cells),
         picture=image(draw(outcome)),
         header=list(rows[0]) if rows else [],

@@ -83,8 +83,8 @@ def _section(outcome: Outcome, folder: str) -> list[str]:
         "",
         f"{Tally.of(outcome.cells)}. Seeds per cell: {_values(cell.seeds for cell in run)} of "
         f"{_values(cell.seeds_planned for cell in run)}; columns per cell: "
-        f"{_values(cell.columns for cell in run)}; {'; '.join(dict.fromkeys(cell.limit for cell in run))}; "
-        f"{sum(cell.cpu_seconds for cell in run):.0f} s.",
+        f"{_values(cell.columns for cell in run)}; {_texts(cell.limit for cell in run)}; "
+        f"{sum(cell.cpu_seconds for cell in run):.0f} s; code {_texts(cell.code for cell in run)}.",
         *([f"Worse than the paper: {'; '.join(_named(cell.place) for cell in worse)}."] if worse else []),
         "",
         f"![{file.title}]({folder}/{name}.svg)",
@@ -105,6 +105,10 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 def _values(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(set(numbers))))
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(texts))
 
 
 def _named(place: Mapping[str, Any]) -> str:

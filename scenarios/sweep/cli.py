@@ -25,6 +25,9 @@ Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes that work at a time; as many as cores if not given.")
 ]
 Ray = Annotated[bool, typer.Option("--ray", help="Work on a Ray cluster instead.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Run again what other code than this made, as code.txt says.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
 
 
@@ -37,6 +40,7 @@ def sweep(
     overrides: BaseSet = None,
     workers: Workers = None,
     ray: Ray = False,
+    fresh: Fresh = False,
     as_json: Json = False,
 ) -> None:
     """Run every combination of the values that a file lists; a sweep that was stopped goes on."""
@@ -47,14 +51,15 @@ def sweep(
 
     from fedsim.files import write_text
     from scenarios.console import progress_bars
+    from scenarios.sweep.code import other_code
     from scenarios.sweep.page import render_sweep
     from scenarios.sweep.run import check_worlds, run_sweep
     from scenarios.sweep.table import tidy, write_table
 
     with interruptible(), progress_bars() as bar:
-        check_worlds(plan, folder, bar("checking"))
+        check_worlds(plan, folder, bar("checking"), fresh=fresh)
         with at_work(folder, workers, ray=ray) as (directory, pool):
-            results = run_sweep(plan, directory, pool, bar("points"))
+            results = run_sweep(plan, directory, pool, bar("points"), fresh=fresh)
     rows = tidy(plan, results)
     written = write_table(rows, directory.table)
     write_text(directory.page, render_sweep(plan, results, directory))
@@ -65,6 +70,8 @@ def sweep(
     typer.echo(f"points           {len(results)}, {len(failed)} failed")
     for result in failed[:5]:
         typer.echo(f"  {result.point.name}   {result.reason}")
+    if others := other_code(result.code for result in results):
+        typer.echo(f"points           {others}")
     for path in (*written, directory.page):
         typer.echo(f"{path.suffix[1:]:<17}{path}")
 

@@ -11,6 +11,7 @@ import numpy as np
 from fedsim.errors import UserError
 from scenarios.pages import image, render
 from scenarios.planted import Planted
+from scenarios.sweep.code import other_code
 from scenarios.sweep.run import PointResult, SweepDirectory
 from scenarios.sweep.sweep import Sweep, shown
 from scenarios.sweep.table import tidy
@@ -41,6 +42,7 @@ def render_sweep(sweep: Sweep, results: Sequence[PointResult], directory: SweepD
         keys=sweep.keys,
         averaged=[SEED] if SEED in sweep.keys and axes else [],
         failed=sum(bool(result.reason) for result in results),
+        others=other_code(result.code for result in results),
         table=directory.table.name,
         settings=directory.file.read_text(encoding="utf-8"),
         picture=image(draw(rows, name, axes, [key for key in keys if key not in axes])) if axes else "",

@@ -7,8 +7,9 @@
       sweep.csv            one row per point; sweep.parquet too, if pyarrow is installed
       sweep.html           the table and a picture of one figure
 
-A point is done when its last file stands, and files are written whole. So a sweep that was killed goes on
-where it stopped, and a changed file runs the points that are new.
+Points and trainings say in code.txt which code made them. A point is done when its last file stands, and
+files are written whole. So a sweep that was killed goes on where it stopped, and a changed file runs the
+points that are new.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from fedsim.progress import Progress, silent
 from scenarios.planted import Planted
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario
+from scenarios.sweep.code import add_code, code_of, this_code
 from scenarios.sweep.pool import InProcess, Pool
 from scenarios.sweep.sweep import SPOOLED, Point, Sweep
 
@@ -98,30 +100,33 @@ class SweepDirectory:
         """The folder of a training."""
         return RunDirectory(self.path / "trainings" / name)
 
-    def done(self, point: Point) -> bool:
-        """Whether the point's last file stands."""
+    def done(self, point: Point, *, fresh: bool = False) -> bool:
+        """Whether the point's last file stands; a `fresh` one was made by the code that runs."""
         run = self.point(point)
-        return (run.result if isinstance(point.settings, Planted) else run.report).exists()
+        last = run.result if isinstance(point.settings, Planted) else run.report
+        return last.exists() and (not fresh or code_of(run.path) == this_code())
 
 
 @dataclass(frozen=True)
 class PointResult:
     """What became of a point: its figures, as `result.json` has them, or the reason why there are none.
 
-    Without either it has not been run.
+    Without either it has not been run. `code` is what made it.
     """
 
     point: Point
     figures: Mapping[str, Any] | None
     reason: str = ""
+    code: str = ""
 
 
-def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent) -> None:
+def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent, *, fresh: bool = False) -> None:
     """Find the mistakes that only data reveal, in every training that is still to come."""
     from scenarios.world import World
 
     places = SweepDirectory(directory)
-    firsts = {p.training: p for p in sweep.points if p.training is not None and not places.done(p)}
+    left = [point for point in sweep.points if not places.done(point, fresh=fresh)]
+    firsts = {point.training: point for point in left if point.training is not None}
     for number, point in enumerate(firsts.values()):
         progress(number, len(firsts))
         assert isinstance(point.settings, Scenario)
@@ -132,14 +137,20 @@ def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent) -> 
 
 
 def run_sweep(
-    sweep: Sweep, directory: SweepDirectory, pool: Pool | None = None, progress: Progress = silent
+    sweep: Sweep,
+    directory: SweepDirectory,
+    pool: Pool | None = None,
+    progress: Progress = silent,
+    *,
+    fresh: bool = False,
 ) -> list[PointResult]:
     """Run every point that is not done, and read all of them, in the order of the sweep.
 
-    A fault in a point becomes its reason; a point with a reason is tried again by the next call.
+    A fault in a point becomes its reason; a point with a reason is tried again by the next call. With `fresh`
+    what other code made is not done; it stands until its point is begun.
     """
     write_text(directory.file, tomli_w.dumps(sweep.file.model_dump(exclude_none=True)))
-    run = _Run(directory, pool or InProcess(), progress)
+    run = _Run(directory, pool or InProcess(), progress, fresh=fresh)
     run.to_the_end(sweep)
     return read_results(sweep, directory, run.reasons)
 
@@ -149,7 +160,11 @@ def read_results(
 ) -> list[PointResult]:
     """What there is of every point, in the order of the sweep; nothing is run."""
     return [
-        PointResult(point, json.loads(directory.point(point).result.read_text(encoding="utf-8")))
+        PointResult(
+            point,
+            json.loads(directory.point(point).result.read_text(encoding="utf-8")),
+            code=code_of(directory.point(point).path),
+        )
         if directory.done(point)
         else PointResult(point, None, reasons.get(point.name, ""))
         for point in sweep.points
@@ -168,10 +183,11 @@ class _Task:
 class _Run:
     """The work under way. Points come before new trainings, so that few trainings stand unused."""
 
-    def __init__(self, directory: SweepDirectory, pool: Pool, progress: Progress) -> None:
+    def __init__(self, directory: SweepDirectory, pool: Pool, progress: Progress, *, fresh: bool) -> None:
         self._directory = directory
         self._pool = pool
         self._progress = progress
+        self._fresh = fresh
         self._queue: deque[_Task] = deque()
         self._running: dict[Future[None], _Task] = {}
         self.reasons: dict[str, str] = {}
@@ -181,7 +197,7 @@ class _Run:
         """Run all points that are not done."""
         waiting: dict[str | None, list[Point]] = {}
         for point in sweep.points:
-            if not self._directory.done(point):
+            if not self._directory.done(point, fresh=self._fresh):
                 waiting.setdefault(point.training, []).append(point)
         for points in self._trained_at_once(sweep, waiting):
             if points[0].training is None:
@@ -192,7 +208,7 @@ class _Run:
                     (point.settings, self._directory.training(str(name)).path.absolute())
                     for name, point in firsts.items()
                 ]
-                self._queue.append(_Task(train_shared, (trainings,), points))
+                self._queue.append(_Task(train_shared, (trainings, this_code(), self._fresh), points))
         done, total = len(sweep.points) - sum(map(len, waiting.values())), len(sweep.points)
         self._progress(done, total)
         for task, reason in self._finished():
@@ -222,7 +238,7 @@ class _Run:
         return [
             _Task(
                 run_point,
-                (point.settings, self._directory.point(point).path.absolute(), point.training),
+                (point.settings, self._directory.point(point).path.absolute(), point.training, this_code()),
                 [point],
             )
             for point in points
@@ -263,10 +279,11 @@ def _reason(future: Future[None]) -> str:
     return " ".join((str(error) if told else f"{type(error).__name__}: {error}").split())
 
 
-def train_shared(trainings: Sequence[tuple[Scenario, Path]]) -> None:
+def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: bool) -> None:
     """Simulate what several points share, unless it is there already, from its checkpoint if there is one.
 
     Several trainings differ in their local epochs only: the longest of them is done, and the others follow.
+    A `fresh` one takes nothing that other code than `code` left.
     """
     from scenarios.runner import train_run
     from scenarios.sweep.shared_epochs import train_shared_epochs
@@ -275,11 +292,14 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]]) -> None:
     runs = []
     for scenario, folder in trainings:
         run = RunDirectory(folder)
+        if fresh and code_of(folder) != code:
+            shutil.rmtree(folder, ignore_errors=True)
         if (folder / HONEST).exists():
             continue
         if not run.checkpoint.exists():
             shutil.rmtree(folder, ignore_errors=True)
             run = RunDirectory.create(folder, replace=False)
+        add_code(folder, code)
         runs.append((scenario, run))
     if len(runs) > 1:
         trained = train_shared_epochs(runs)
@@ -290,11 +310,12 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]]) -> None:
         run.checkpoint.unlink(missing_ok=True)
 
 
-def run_point(settings: Scenario | Planted, folder: Path, training: str | None) -> None:
+def run_point(settings: Scenario | Planted, folder: Path, training: str | None, code: str) -> None:
     """A point from its beginning: what an interrupted attempt left in its folder goes first."""
     shutil.rmtree(folder, ignore_errors=True)
     run = RunDirectory.create(folder, replace=False)
     if isinstance(settings, Planted):
+        add_code(folder, code)
         write_text(run.scenario, tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True)))
         write_json(run.result, settings.run())
         return
@@ -304,5 +325,6 @@ def run_point(settings: Scenario | Planted, folder: Path, training: str | None) 
     shared = Path("../../trainings") / str(training)
     for file in (run.transcript, run.truth):
         file.symlink_to(shared / file.name)
+    add_code(folder, *code_of(folder / shared).split(", "), code)
     honest = json.loads((folder / shared / HONEST).read_text(encoding="utf-8"))
     attack_run(settings, run, {**honest, "analytics": publish(settings, run)})

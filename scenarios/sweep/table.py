@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 def tidy(sweep: Sweep, results: Sequence[PointResult]) -> list[dict[str, Any]]:
-    """A row per point: its name, what varies, every figure under its dotted name, and why it failed.
+    """A row per point: its name, what varies, every figure by its dotted name, what code made it, why not.
 
     All rows have the same columns in the same order.
     """
@@ -30,6 +30,7 @@ def tidy(sweep: Sweep, results: Sequence[PointResult]) -> list[dict[str, Any]]:
             "point": result.point.name,
             **{key: _cell(result.point.values[key]) for key in sweep.keys},
             **{name: row.get(name) for name in names},
+            "code": result.code,
             "reason": result.reason,
         }
         for result, row in zip(results, figures, strict=True)

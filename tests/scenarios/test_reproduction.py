@@ -20,6 +20,7 @@ from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.page import render_outcome
 from scenarios.reproduction.record import write_record
 from scenarios.scoring import update_variance
+from scenarios.sweep.code import this_code
 from scenarios.sweep.run import SweepDirectory, run_sweep
 
 SMALL = """
@@ -125,7 +126,7 @@ def test_a_record_of_nothing_names_what_is_missing(small, directory, tmp_path):
 
 def row(exact, **keys):
     return {"disaggregation.exact_fraction": exact, "disaggregation.cpu_seconds": 1.0, "columns": 4,
-            "limit": "", **keys}  # fmt: skip
+            "limit": "", "code": "", **keys}  # fmt: skip
 
 
 def test_fewest_needs_every_trial_to_be_exact():
@@ -232,6 +233,26 @@ def test_a_full_disk_ends_the_sweep_and_keeps_what_is_done(small, directory, mon
     with pytest.raises(RunFailedError, match="No space left on device"):
         run_sweep(small.sweep, directory)
     assert [directory.done(point) for point in small.sweep.points] == [True] * 2 + [False] * 6
+
+
+def test_cells_of_other_code_are_told_and_made_again_if_asked(small, directory, monkeypatch):
+    part, older = (small.only(small.sweep, only) for only in (["window=4"], ["window=4", "rounds=12"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(scenarios.sweep.run, "this_code", lambda: "0.0+older")
+        run_sweep(older, directory)
+    ran, run = [], Planted.run
+    monkeypatch.setattr(Planted, "run", lambda self, *_: ran.append(self.rounds) or run(self))
+    run_sweep(part, directory)
+    outcome = Outcome.read(small, directory)
+    assert (
+        outcome.others
+        == f"made by other code than this, {this_code()}: 1 by 0.0+older; --fresh runs them again"
+    )
+    assert outcome.others in render_outcome(outcome)
+    assert [row["code"] for row in outcome.rows()] == ["0.0+older", "", this_code(), ""]
+    run_sweep(part, directory, fresh=True)
+    assert ran == [24, 24, 12, 12]
+    assert not Outcome.read(small, directory).others
 
 
 def test_a_part_of_the_grid_can_be_run(small, directory):

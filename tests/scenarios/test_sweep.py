@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -11,10 +12,12 @@ import pytest
 from pyarrow import parquet
 
 import scenarios.runner
+import scenarios.sweep.run
 from fedsim.errors import UserError
 from fedsim.trainer import Trainer
 from scenarios.planted import Planted
 from scenarios.scenario import load_scenario
+from scenarios.sweep.code import this_code
 from scenarios.sweep.page import render_sweep
 from scenarios.sweep.pool import local_pool, ray_pool
 from scenarios.sweep.run import SweepDirectory, run_sweep
@@ -181,7 +184,7 @@ def test_figures_only(plan, tmp_path):
     assert not list((tmp_path / "out/trainings").iterdir())
     for point in sweep.points:
         left = {path.name for path in directory.point(point).path.iterdir()}
-        assert left == {"scenario.toml", "result.json", "report.html"}
+        assert left == {"scenario.toml", "result.json", "report.html", "code.txt"}
     assert all(map(directory.done, sweep.points))
 
 
@@ -234,6 +237,22 @@ def test_a_folder_that_another_command_works_in_is_left_alone(fedsim, tmp_path):
     assert done.status == 2 and "runs/windows: another command works there" in done.stderr
     assert not directory.file.exists()
     assert fedsim("sweep", "windows.toml", "--workers", 1).status == 0
+
+
+def test_a_fresh_training_takes_nothing_that_other_code_left(plan, scenario_file, tmp_path, monkeypatch):
+    sweep = plan('title = "One"\nbase = "small.toml"\nvary.federation.rounds = [4]')
+    directory = SweepDirectory.open(tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(scenarios.sweep.run, "this_code", lambda: "0.0+older")
+        run_sweep(sweep, directory)
+    with counted_trainings() as trainings:
+        (kept,) = run_sweep(sweep, directory)
+        shutil.rmtree(directory.point(sweep.points[0]).path)
+        (mixed,) = run_sweep(sweep, directory)
+        assert not trainings
+        (fresh,) = run_sweep(sweep, directory, fresh=True)
+    assert (kept.code, mixed.code, fresh.code) == ("0.0+older", f"0.0+older, {this_code()}", this_code())
+    assert len(trainings) == 1
 
 
 def test_what_a_killed_training_spooled_is_dropped(tmp_path):

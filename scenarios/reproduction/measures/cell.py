@@ -10,7 +10,7 @@ SEED = "seed"
 """The key that cells sum up over."""
 
 Row = Mapping[str, Any]
-"""A point: its keys, its figures by dotted name (None if it has not been run), `columns` and `limit`."""
+"""A point: its keys, its figures by dotted name (None if it has not been run), `columns`, `limit`, `code`."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Cell:
     """One value of ours and how it came about; `ours` is None where nothing has been run.
 
     `seeds` were run, out of `seeds_planned`, with so many `columns` sought in all of them together, under the
-    solver and time `limit`. `baseline` is what no attack would give. `limits` are other values to draw in, by
-    what they are.
+    solver and time `limit`, by that `code`. `baseline` is what no attack would give. `limits` are other
+    values to draw in, by what they are.
     """
 
     place: Mapping[str, Any]
@@ -29,6 +29,7 @@ class Cell:
     columns: int
     limit: str
     cpu_seconds: float
+    code: str = ""
     baseline: float | None = None
     paper: float | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -64,6 +65,7 @@ def cell(place: Mapping[str, Any], rows: Sequence[Row], ours: float | None, **mo
         columns=sum(row["columns"] for row in run),
         limit="; ".join(dict.fromkeys(row["limit"] for row in rows)),
         cpu_seconds=sum(seconds_of(row) for row in run),
+        code="; ".join(dict.fromkeys(row["code"] for row in run)),
         **more,
     )
 
