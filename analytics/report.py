@@ -120,10 +120,11 @@ class ParticipationReport:
                 writer.writerow((*row, f"{sd:.17g}") if stated else row)
 
     @classmethod
-    def read_csv(cls, path: Path, *, noise_sd: float = 0.0) -> ParticipationReport:
+    def read_csv(cls, path: Path, *, noise_sd: float = 0.0, rounds: int | None = None) -> ParticipationReport:
         """The table of a file as `write_csv` leaves it; a wrong line is named by its number.
 
-        `noise_sd` is for files that do not state an error themselves.
+        `noise_sd` is for files that do not state an error themselves. If it is known how many `rounds` there
+        were, a window that ends later is wrong.
         """
         with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a byte order mark
             reader = csv.reader(file)
@@ -138,7 +139,11 @@ class ParticipationReport:
             rows = [(int(client), start, stop, count) for client, start, stop, count in rows]
         sd = np.array([line[4] for line in lines], dtype=np.float64)
         try:
-            return cls.from_rows(rows, noise_sd=noise_sd if header == HEADER else sd)
+            report = cls.from_rows(rows, noise_sd=noise_sd if header == HEADER else sd)
+            if rounds is not None and (report.stop > rounds).any():
+                row = int(np.argmax(report.stop > rounds))
+                raise ReportError(f"{report.describe_row(row)}: there are only {rounds} rounds of sums", row)
+            return report
         except ReportError as error:
             where = path if error.row is None else f"{path}, line {numbered[error.row][0]}"
             raise ReportError(f"{where}: {error}", error.row) from error

@@ -66,9 +66,10 @@ class Log:
             if not path.is_file():
                 raise UserError(f"{path}: there is no such file")
         sums = read_sums(aggregates)
+        rounds = len(sums) if sums.ndim == 2 else None
         return cls(
             sums,
-            None if counts is None else _read_counts(counts, counts_sd),
+            None if counts is None else _read_counts(counts, counts_sd, rounds),
             None if cohort_sizes is None else _read_cohort_sizes(cohort_sizes),
             None if layers is None else _read_layers(layers),
             {field: path for field, path in files.items() if path is not None},
@@ -166,9 +167,9 @@ def _rows_of(batch: Any, columns: Sequence[str]) -> NDArray[Any]:
         raise ValueError(str(error)) from error
 
 
-def _read_counts(path: Path, noise_sd: float) -> ParticipationReport:
+def _read_counts(path: Path, noise_sd: float, rounds: int | None) -> ParticipationReport:
     try:
-        return ParticipationReport.read_csv(path, noise_sd=noise_sd)
+        return ParticipationReport.read_csv(path, noise_sd=noise_sd, rounds=rounds)
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: not a CSV file: {error}") from error
     except ReportError as error:
