@@ -51,14 +51,17 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, such as clients.local_epochs=8."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a summary.")]
-Scenario = Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or a name from the library.")]
+Scenario = Annotated[
+    str,
+    typer.Argument(metavar="SCENARIO", help="A TOML file, or a name from the library (see `fedsim list`)."),
+]
 Out = Annotated[Path | None, typer.Option("--out", help="The run's folder; runs/NAME if not given.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Processes that train, for the inline engine; as many as cores if not given."),
 ]
-RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR")]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a finished run.")]
 
 
 @app.command()
@@ -73,10 +76,7 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a scenario end to end: simulate, attack, score, report.
-
-    SCENARIO is a TOML file, or the name of one in the library (see `fedsim list`).
-    """
+    """Run a scenario end to end: simulate, attack, score, report."""
     if resume and force:
         raise UserError("--resume continues a run and --force replaces it: choose one")
     if resume and engine is not Engine.INLINE:
@@ -125,8 +125,15 @@ def deploy(
 
 
 @app.command()
-def attack(run_dir: RunDir, overrides: Set = None, as_json: Json = False) -> None:
-    """Attack a saved transcript again, without training; only attack.* can be set."""
+def attack(
+    run_dir: RunDir,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override attack.*, such as attack.solver=highs."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack a saved transcript again, without training."""
     from scenarios.scenario import load_scenario
 
     for override in overrides or ():

@@ -6,9 +6,12 @@ import shutil
 import subprocess
 import sys
 
+import click
 import pytest
+import typer
 
 from fedsim.errors import RunFailedError
+from scenarios.cli import app
 
 
 @pytest.fixture
@@ -19,6 +22,21 @@ def run_copy(finished_run, tmp_path):
 
 def files_below(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_everything_has_help():
+    def commands(group, name):
+        for key, command in group.commands.items():
+            if isinstance(command, click.Group):
+                yield from commands(command, f"{name} {key}")
+            else:
+                yield f"{name} {key}", command
+
+    found = dict(commands(typer.main.get_command(app), "fedsim"))
+    assert {"fedsim run", "fedsim reproduce", "fedsim data get"} <= set(found)
+    silent = [f"{name} {p.name}" for name, command in found.items() for p in command.params if not p.help]
+    assert not silent
+    assert all(command.help for command in found.values())
 
 
 def test_help_needs_nothing_heavy():
