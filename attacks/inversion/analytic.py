@@ -59,9 +59,12 @@ class Analytic(Inversion):
         weight, bias = (change.astype(np.float64) for change in knowledge.layers(evidence.updates[row])[:2])
         wanted = min(evidence.clients * knowledge.work.dataset_size, len(bias))
         mixtures = np.concatenate((weight, bias[:, None]), axis=1)
-        U, size, directions = np.linalg.svd(mixtures, full_matrices=False)
+        # Noise is a mixture of others' images. Edges are more alike in size than pixels are, and the weakest
+        # of the client's images stand out from it; the bias is for an image that has no edges.
+        edges = np.concatenate((_edges(mixtures, knowledge.image_shape), bias[:, None]), axis=1)
+        U, size, _ = np.linalg.svd(edges, full_matrices=False)
         rank = min(wanted, int((size > _RANK * size[0]).sum()))
-        U, basis = U[:, :rank], directions[:rank] * size[:rank, None]
+        U, basis = U[:, :rank], U[:, :rank].T @ mixtures
         inputs = np.zeros((wanted, *knowledge.image_shape), dtype=np.float32)
         steps = 0
         if rank == 1:
@@ -80,15 +83,13 @@ class Analytic(Inversion):
         from sklearn.decomposition import FastICA
         from sklearn.exceptions import ConvergenceWarning
 
-        planes = basis[:, :-1].reshape(len(basis), *image_shape)
-        edges = [np.diff(planes, axis=axis).reshape(len(basis), -1) for axis in (2, 3)]
         separation = FastICA(
             whiten="unit-variance", max_iter=self.iterations, random_state=int(rng.integers(2**31))
         )
         with warnings.catch_warnings():
             # Not converged after so many steps is as good as it gets, and shows in the score.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            separation.fit(np.concatenate(edges, axis=1).T)
+            separation.fit(_edges(basis, image_shape).T)
         return np.asarray(separation.components_), int(separation.n_iter_)
 
 
@@ -120,6 +121,12 @@ def _sparse(U: Rows, unmixing: Rows) -> Rows:
         place = int(np.where(taken, -1, np.abs((U @ columns).T @ column)).argmax())
         taken[place], result[:, place] = True, found[:, k]
     return np.asarray(np.linalg.pinv(result))
+
+
+def _edges(rows: Rows, image_shape: tuple[int, int, int]) -> Rows:
+    """(n, edges) differences of neighbouring pixels, down and across, of rows [pixels | bias]."""
+    planes = rows[:, :-1].reshape(len(rows), *image_shape)
+    return np.concatenate([np.diff(planes, axis=axis).reshape(len(rows), -1) for axis in (2, 3)], axis=1)
 
 
 def _images(rows: Rows) -> Rows:
