@@ -22,8 +22,9 @@ PEELING = (1.0, 0.5)
 """Weights of the soft measurements, for a hundred iterations each in turn. The correlations vanish only on
 average: too high a weight pushes the true columns out of the space."""
 LOOK = (0.3, 0.6)
-"""A start is looked at more closely, which costs more than the step, when its distance from the space is below
-this part of a random one's; without noise and with it. Without, what led to a column was always below .26."""
+"""A start is looked at more closely, which costs more than the step, when its distance from the space is
+below this part of a random one's; without noise and with it. Without, what led to a column was always below
+.26."""
 STALL = 300
 """Iterations without a find after which the tolerance grows threefold, up to its limit."""
 TYPICAL = 5.0
