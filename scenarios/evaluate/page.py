@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scenarios.evaluate.evaluate import ACCURACY, SINGLED_OUT, Evaluation, Outcome, columns, sentence
+from scenarios.evaluate.evaluate import (
+    ACCURACY,
+    SINGLED_OUT,
+    UTILITY,
+    Evaluation,
+    Outcome,
+    columns,
+    sentence,
+)
 from scenarios.pages import image, render
 from scenarios.scenario import Scenario
 from scenarios.sweep.code import other_code
@@ -24,19 +32,25 @@ def render_evaluation(evaluation: Evaluation, outcomes: Sequence[Outcome], direc
         title=evaluation.file.title,
         seeds=evaluation.file.seeds,
         fixed=_is_fixed(evaluation),
-        headings=list(shown.values()),
         others=other_code(result.code for outcome in outcomes for result in outcome.results),
         picture=image(draw(outcomes)) if any(o.figures for o in outcomes) else "",
         sentences=[sentence(outcome, none) for outcome in defended],
-        rows=[
-            {
-                "name": outcome.name,
-                "cells": [str(outcome.figures[key]) if key in outcome.figures else "–" for key in shown],
-                "runs": [_run(result, directory) for result in outcome.results],
-            }
-            for outcome in outcomes
+        tables=[
+            _table(
+                "What it stops", {key: name for key, name in shown.items() if key not in UTILITY}, outcomes
+            ),
+            _table("What it costs", {key: name for key, name in shown.items() if key in UTILITY}, outcomes),
         ],
+        runs=[(o.name, [_run(result, directory) for result in o.results]) for o in outcomes],
     )
+
+
+def _table(title: str, shown: Mapping[str, str], outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    rows = [
+        (outcome.name, [str(outcome.figures[key]) if key in outcome.figures else "–" for key in shown])
+        for outcome in outcomes
+    ]
+    return {"title": title, "headings": list(shown.values()), "rows": rows}
 
 
 def _is_fixed(evaluation: Evaluation) -> bool:
