@@ -29,14 +29,17 @@ UNKNOWN_MEAN = 10.0
 """Amplitude of the common mean that was subtracted, far above everything else: nothing is known of it."""
 NULL_ENTRIES = 8
 """Entries known to be zero from which a client's or a round's own noise is estimated; else all of them."""
+HALVINGS = 20
+"""Steps of a bisection over a factor of a hundred: enough for any median."""
 LEAST_NOISE = 1e-3
 """Noise that is assumed at least, relative to the energy of a round."""
 LEAST_DOUBT = 0.005
 """Variance of an open entry at least: others' mistakes must stay possible, or mistakes confirm each other."""
 QUIETEST, LOUDEST = 0.05, 20.0
 """Energy of a client's update relative to the mean over the clients."""
-TRUST = 0.7
-"""Share of the evidence that confidence is computed from: the rounds' estimates are not quite independent."""
+TRUST, TRUST_WITHOUT_ZEROS = 0.85, 0.5
+"""Share of the evidence that confidence is computed from: the rounds' estimates are not quite independent.
+Without known zeros nothing shows that an update is a mixture of two clients'. Chosen on separate seeds."""
 FIRST_FIT = 2
 """Iterations before the scales of updates and noise are fitted: beliefs are the counts' alone till then."""
 COOLING = 6
@@ -95,6 +98,8 @@ class Passing:
         rates = np.where(known, rates, rates[known].mean() if known.any() else 0.5)
         self.prior = rates.T
         self.null = (windows.known() == 0).T
+        self.zeros_known = bool(self.null.sum() >= NULL_ENTRIES * self.clients)
+        self.trust = TRUST if self.zeros_known else TRUST_WITHOUT_ZEROS
         self.posterior = WindowPosterior(windows, np.clip(rates, 1e-3, 1 - 1e-3))
         everyone = problem.num_clients in (None, self.clients)
         self.cohort_sizes = (
@@ -169,10 +174,13 @@ class Passing:
         if state.iteration >= FIRST_FIT:
             loudness = np.clip(loudness * np.sqrt(others.surplus()), QUIETEST, LOUDEST)
         estimate, variance = self._detected(model, others, state.dimension)
-        excess = self._excess(estimate, variance, state.expected)
+        excess = self._excess(estimate, variance)
         evidence = (estimate - 0.5) / (variance * excess)
         mean = self.posterior.mean(evidence.T).T
-        columns, log_chance = self.posterior.best(TRUST * evidence.T)
+        trusted = self.trust * evidence.T
+        columns, log_chance = self.posterior.best(trusted)
+        # Anybody's column could stand there instead; then its counts would agree by chance.
+        own = 1 / (1 + self.clients * np.exp(-np.clip(self.posterior.support(trusted), -60, 60)))
         floor = max(0.7 * np.exp(-state.iteration / COOLING), LEAST_NOISE) * state.sums.energy
         noise = model.noise * np.sqrt(others.residual / others.variance)
         return State(
@@ -184,7 +192,7 @@ class Passing:
             dimension=float(np.clip(state.dimension / np.sqrt(np.median(excess)), 1, 1e9)),
             columns=columns,
             # What the last step has just changed is not sure yet.
-            confidence=np.where((columns == state.columns).all(axis=1), np.exp(log_chance), 0.0),
+            confidence=np.where((columns == state.columns).all(axis=1), own * np.exp(log_chance), 0.0),
             iteration=state.iteration + 1,
         )
 
@@ -212,21 +220,46 @@ class Passing:
             estimate[block] = expected[block] + shift
         return estimate, np.maximum(variance, 1e-6)
 
-    def _excess(
-        self, estimate: NDArray[np.float64], variance: NDArray[np.float64], expected: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """(R, n) by how much the estimates vary more than they should, from entries known to be zero.
+    def _excess(self, estimate: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(R, n) by how much the estimates vary more than they should.
 
-        A factor for every client times one for every round. Medians resist the few entries that another
-        client's wrong column spoils. Where counts leave no zeros, entries expected to be zero stand in.
+        From entries known to be zero, a factor for every client times one for every round. Medians resist the
+        few entries that another client's wrong column spoils. Where counts leave hardly any zeros, from all
+        entries, of which the counts say how many are ones. Entries *believed* to be zero are no substitute:
+        they are those whose errors are small.
         """
-        zero = self.null if self.null.sum() >= NULL_ENTRIES * self.clients else expected < 0.5
-        off = np.where(zero, np.abs(estimate) / np.sqrt(variance), np.nan)
+        off = np.abs(estimate) / np.sqrt(variance)
+        if not self.zeros_known:
+            by_client = _spread(off, 1 / np.sqrt(np.median(variance, axis=0)), self.prior.mean(axis=0))
+            return np.broadcast_to(np.maximum(by_client**2, 0.05), off.shape)
+        off[~self.null] = np.nan
         # A client that never took part has estimates without any spread.
         by_client = np.maximum(_median_or(off, axis=0, otherwise=float(np.nanmedian(off))), 1e-3)
         off /= by_client
         by_round = _median_or(off, axis=1, otherwise=1.0)
         return np.maximum((1.4826 * by_round[:, None] * by_client) ** 2, 0.05)
+
+
+def _spread(
+    off: NDArray[np.float64], one: NDArray[np.float64], rate: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(n,) standard deviation of estimates around 0 and, at a `rate` (n,), around ±`one` (n,).
+
+    `off` (R, n) are their absolute values. The one that makes their median the median.
+    """
+    from scipy.special import ndtr
+
+    middle = np.maximum(np.median(off, axis=0), 1e-3)
+    low, high = np.log(0.1 * middle), np.log(10 * middle)
+    for _ in range(HALVINGS):
+        sd = np.exp((low + high) / 2)
+        below = (1 - rate) * (2 * ndtr(middle / sd) - 1)
+        below += rate * (ndtr((middle - one) / sd) - ndtr((-middle - one) / sd))
+        low, high = (
+            np.where(below > 0.5, (low + high) / 2, low),
+            np.where(below > 0.5, high, (low + high) / 2),
+        )
+    return np.asarray(np.exp((low + high) / 2))
 
 
 def _median_or(values: NDArray[np.float64], *, axis: int, otherwise: float) -> NDArray[np.float64]:

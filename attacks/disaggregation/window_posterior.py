@@ -60,6 +60,24 @@ class WindowPosterior:
         alone = np.where(free, -np.logaddexp(0, -np.abs(odds)), 0.0).sum(axis=1)
         return columns, log_chance.sum(axis=1) + alone
 
+    def support(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(K,) logarithm of how much likelier the counts are given the evidence than without any.
+
+        The evidence comes from the sums. Where it speaks of another client's column it does not foretell the
+        counts of this one, and a column that is made to have them is probably wrong.
+        """
+        rate = np.clip(self.rates.mean(axis=1, keepdims=True), 1e-3, 1 - 1e-3)
+        prior = np.broadcast_to(np.log(rate) - np.log1p(-rate), evidence.shape)
+        with_, without = self._log_chance_of_counts(evidence + prior), self._log_chance_of_counts(prior)
+        support = np.zeros(self.windows.count.shape)
+        support[self._counted] = with_ - without
+        return np.asarray(support.sum(axis=1))
+
+    def _log_chance_of_counts(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
+        h = self._inside(odds)
+        _, after = _tables(h, self._count_weight)
+        return np.asarray(after[0, 0] - np.logaddexp(0, h).sum(axis=0))
+
     @cached_property
     def _prior_odds(self) -> NDArray[np.float64]:
         return np.asarray(np.log(self.rates) - np.log1p(-self.rates))

@@ -26,6 +26,8 @@ KNOWN_ZEROS = 0.05
 """Part of the entries that counts have to fix at zero for message passing to tell how sure it is."""
 BRIEF = 1500
 """Iterations of projections where another method is at hand: if they work at all, they mostly do in these."""
+MOST, NEARLY_ALL = 0.5, 0.95
+"""Share of the clients whose columns under noise need no second attempt, with complete counts and others."""
 FEW = 8
 """One in so many clients may be left for a mixed-integer program; more are a hard problem for it too."""
 
@@ -37,12 +39,12 @@ class Auto(Settings):
     rounding. What projections leave goes to a mixed-integer program where that has a chance: complete
     counts, and few clients left. They share `repair_time_limit_s`; 0 leaves them unresolved. How far a
     program gets within a limit depends on the machine, so that a recovery is reproducible everywhere only
-    without it or when nobody is left. Where counts have errors or gaps and leave clients unresolved, or noise
+    without it or when nobody is left. Where counts have errors or gaps and leave columns in doubt, or noise
     leaves most, columns are also sought without counts, which only say whose is which; the attempt that
-    resolves more stays. For up to 144 clients without noise that is done whenever projections leave some, who
-    then get less time: a high rate is out of their reach, but not of lattice reduction's. Where counts tell
-    little the search without them is tried first: it is much quicker, and surer. `workers` are the
-    projections' own.
+    resolves more stays, or under noise the one from which more right columns are to be expected. For up to
+    144 clients without noise that is done whenever projections leave some, who then get less time: a high
+    rate is out of their reach, but not of lattice reduction's. Where counts tell little the search without
+    them is tried first: it is much quicker, and surer. `workers` are the projections' own.
     """
 
     name: Literal["auto"] = "auto"
@@ -60,21 +62,22 @@ class Auto(Settings):
         """A column and an outcome for every client; see `Columns`."""
         if problem.counts is None:
             return Blind().solve(problem, subspace, rng=rng, progress=progress)
-        complete, enough = problem.windows.complete, len(problem.clients)
+        complete = problem.windows.complete
         without_counts = Blind()
         if complete and subspace.exact:
             if not without_counts.reduces(subspace):
                 return self._with_counts(problem, subspace, rng=rng, progress=progress)
             without_counts = Blind(max_iterations=QUICK)  # reflections know less here than projections do
         attempts = [self._with_counts, without_counts.solve]
-        if not _informative(problem.windows, noise=not subspace.exact):
+        informative = _informative(problem.windows, noise=not subspace.exact)
+        if not informative:
             attempts.reverse()
-        elif complete and not subspace.exact:
-            enough //= 2
         first = attempts[0](problem, subspace, rng=rng, progress=progress)
-        if _resolved(first) >= enough:
+        worth = _resolved if subspace.exact else _expected
+        enough = 1.0 if subspace.exact else MOST if complete and informative else NEARLY_ALL
+        if worth(first) >= enough * len(problem.clients):
             return first
-        return max(first, attempts[1](problem, subspace, rng=rng, progress=progress), key=_resolved)
+        return max(first, attempts[1](problem, subspace, rng=rng, progress=progress), key=worth)
 
     def _with_counts(
         self,
@@ -117,5 +120,10 @@ def _informative(windows: Windows, *, noise: bool) -> bool:
     return bool(SMALL * (windows.sd[known] ** 2).sum() <= lengths.sum() * rate * (1 - rate))
 
 
-def _resolved(columns: Columns) -> int:
-    return int((columns.outcome != Outcome.UNRESOLVED).sum())
+def _resolved(columns: Columns) -> float:
+    return float((columns.outcome != Outcome.UNRESOLVED).sum())
+
+
+def _expected(columns: Columns) -> float:
+    """How many clients' columns are right, if confidence keeps its word."""
+    return float(columns.confidence[columns.outcome != Outcome.UNRESOLVED].sum())
