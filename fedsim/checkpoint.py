@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from fedsim.files import written_whole
@@ -36,7 +36,7 @@ class Checkpoint:
     `model` (dim,) is the server's; `participation` (rounds, clients) who was in the sums so far; `answers`
     (client, start, stop, count or None) what telemetry has collected; `devices` what each node remembers,
     single updates included, so nobody but the simulator may read it. The server's strategy has no other
-    state.
+    state. `data` is the fingerprint of the images that everything was trained on.
     """
 
     rounds: int
@@ -45,11 +45,12 @@ class Checkpoint:
     participation: NDArray[np.uint8]
     answers: Sequence[tuple[int, int, int, int | None]]
     devices: Mapping[int, RecordDict]
+    data: str
 
     @classmethod
-    def at_start(cls, model: NDArray[np.float32], clients: int) -> Self:
+    def at_start(cls, model: NDArray[np.float32], clients: int, data: str) -> Self:
         """Nothing has happened yet."""
-        return cls(0, 0.0, model, np.zeros((0, clients), dtype=np.uint8), (), {})
+        return cls(0, 0.0, model, np.zeros((0, clients), dtype=np.uint8), (), {}, data)
 
     def save(self, file: Path) -> None:
         """Write the file whole, one device after the other; return once it is safe on the disk."""
@@ -61,11 +62,11 @@ class Checkpoint:
             }
         )
         progress = MetricRecord({"rounds": self.rounds, "seconds": self.seconds})
+        data = ConfigRecord({"fingerprint": self.data})
         with written_whole(file) as temporary, temporary.open("wb") as raw:
             with zipfile.ZipFile(raw, "w") as archive:
-                archive.writestr(
-                    _SERVER, records_to_bytes(RecordDict({"arrays": arrays, "progress": progress}))
-                )
+                server = RecordDict({"arrays": arrays, "progress": progress, "data": data})
+                archive.writestr(_SERVER, records_to_bytes(server))
                 for node, state in self.devices.items():
                     archive.writestr(str(node), records_to_bytes(state))
             raw.flush()
@@ -88,6 +89,7 @@ class Checkpoint:
                 for client, start, stop, count in arrays["answers"].numpy().tolist()
             ],
             devices={int(node): state for node, state in records.items()},
+            data=str(server.config_records["data"]["fingerprint"]),
         )
 
 

@@ -15,6 +15,7 @@ from fedsim.aggregation import TrustedAggregation
 from fedsim.checkpoint import Checkpoint, Pace
 from fedsim.diary import read_diaries
 from fedsim.engines.inline import InlineGrid
+from fedsim.errors import UserError
 from fedsim.flower import parameters_of, vector_record
 from fedsim.later_rounds import LaterRounds
 from fedsim.progress import Progress, silent
@@ -50,8 +51,13 @@ def simulate(
     before = (
         Checkpoint.load(directory.checkpoint)
         if directory.checkpoint.exists()
-        else Checkpoint.at_start(world.model.read(), federation.clients)
+        else Checkpoint.at_start(world.model.read(), federation.clients, world.data.fingerprint)
     )
+    if before.data != world.data.fingerprint:
+        raise UserError(
+            f"{directory.path} was begun with other data than there are now: put those back, or begin anew "
+            "(--force, or without the folder)"
+        )
     started, pace = time.perf_counter() - before.seconds, Pace()
     truth = TruthRecorder(federation.rounds, federation.clients, world.model.dim)
     truth.participation[: before.rounds] = before.participation
@@ -99,6 +105,7 @@ def simulate(
                             participation=truth.participation[:done],
                             answers=collector.answers,
                             devices=grid.states,
+                            data=before.data,
                         ).save(directory.checkpoint)
                 return None
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +54,23 @@ class ImageData:
             )
         if set(self.train_attributes) != set(self.test_attributes):
             raise ValueError("test attributes: not those of the training images")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen characters that stand for everything here: other pixels, labels or names give others."""
+        digest = hashlib.sha256(repr(self.class_names).encode())
+        arrays: list[tuple[str, NDArray[Any]]] = [
+            ("training images", self.train_images),
+            ("training labels", self.train_labels),
+            ("test images", self.test_images),
+            ("test labels", self.test_labels),
+            *sorted(self.train_attributes.items()),
+            *sorted(self.test_attributes.items()),
+        ]
+        for name, array in arrays:
+            digest.update(f"{name} {array.shape} {array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()[:16]
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

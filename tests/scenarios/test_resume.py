@@ -20,7 +20,7 @@ from fedsim.progress import silent
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import run_scenario
 from scenarios.scenario import load_scenario
-from scenarios.world import World
+from scenarios.world import World, _loaded
 
 ROUNDS = 12
 PLAIN = ("federation.rounds=12", "federation.clients=4")
@@ -109,6 +109,28 @@ def test_an_interrupted_attack_does_not_train_again(scenario_file, tmp_path):
     go(scenario_file, tmp_path / "parts", training=lambda done, total: rounds.append((done, total)))
     assert rounds == [(ROUNDS, ROUNDS)]
     assert files_of(tmp_path / "parts") == files_of(tmp_path / "whole")
+
+
+def test_a_run_does_not_go_on_with_other_data(scenario_file, tmp_path):
+    data = f'data={{ name = "cifar10", path = "{tmp_path}/some.npz" }}'
+    overrides = (*PLAIN, data, "clients.dataset_size=8")
+    rng = np.random.default_rng(0)
+    arrays = {
+        "x_train": rng.integers(0, 256, (40, 32, 32, 3), dtype=np.uint8),
+        "y_train": np.arange(40) % 10,
+        "x_test": np.zeros((10, 32, 32, 3), dtype=np.uint8),
+        "y_test": np.arange(10),
+    }
+    np.savez(tmp_path / "some.npz", **arrays)
+    with pytest.raises(KeyboardInterrupt):
+        go(scenario_file, tmp_path / "run", overrides, training=interrupt_at(7))
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    arrays["x_train"][3, 5, 5, 0] ^= 1
+    np.savez(tmp_path / "some.npz", **arrays)
+    _loaded.cache_clear()
+    with pytest.raises(UserError, match="run was begun with other data than there are now"):
+        go(scenario_file, tmp_path / "run", overrides)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
 def test_a_finished_run_has_no_checkpoint(finished_run):
