@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     from attacks.mean_inputs import Layer
 
 
+_PARTS = 4
+"""Of the auxiliary images: each makes updates, and the other three say which way the property lies."""
+
+
 class PropertyInference(InferenceAttack):
     """Tells clients with a property from those without, by what the model sees of auxiliary images.
 
-    A logistic regression on the inputs of the first fully connected layer learns the property from single
-    images. An update's score is the regression's at the mean of the inputs that the update tells; `updates`
-    of each kind, made from auxiliary images, turn scores into probabilities.
+    Logistic regressions on the inputs of the first fully connected layer learn the property from single
+    images. An update's score is theirs at the mean of the inputs that the update tells; about `updates` of
+    each kind, made from auxiliary images, turn scores into probabilities.
     """
 
     kind: ClassVar[Kind] = "property_inference"
@@ -40,7 +44,7 @@ class PropertyInference(InferenceAttack):
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The part of a client's images that has the property if the client has it."""
     updates: PositiveInt = 50
-    damping: PositiveFloat = 3e-5
+    damping: PositiveFloat = 1e-5
     """Squared size, relative to the largest, below which a direction of an update is taken for noise."""
 
     def positives(self, size: int) -> int:
@@ -48,7 +52,7 @@ class PropertyInference(InferenceAttack):
         return max(1, round(self.share * size))
 
     def check(self, knowledge: Knowledge) -> None:
-        """A layer to look at, and auxiliary images for a client with the property and for one without."""
+        """A layer to look at, and in every part of the images a client's with the property, or without."""
         from attacks.mean_inputs import Layer
 
         if Layer.first(knowledge.module) is None:
@@ -66,11 +70,11 @@ class PropertyInference(InferenceAttack):
             raise UserError(
                 f"attack.inference: {self.name}: property is {self.property!r}: expected one of {known}"
             )
-        having, wanted = int(there.attributes[self.property].sum()), self.positives(size)
-        if having < wanted or len(there.labels) - having < size:
+        having, wanted = int(there.attributes[self.property].sum()), _PARTS * self.positives(size)
+        if having < wanted or len(there.labels) - having < _PARTS * size:
             raise UserError(
                 f"attack.inference: {self.name} needs {wanted} auxiliary images with {self.property!r} and "
-                f"{size} without; of the {len(there.labels)} granted, {having} have it: raise "
+                f"{_PARTS * size} without; of the {len(there.labels)} granted, {having} have it: raise "
                 f"attack.auxiliary_images, or choose another property"
             )
 
@@ -87,32 +91,43 @@ class PropertyInference(InferenceAttack):
             # Updates are dear, and sums of all sizes can be learned from the same ones.
             knowledge.notes[key] = _learn(self, start, knowledge, np.random.default_rng(seed), watch)
         lesson: _Lesson = knowledge.notes[key]
-        sums, answers = _sums(lesson.changes, evidence.clients, rng)
-        far_enough = LogisticRegression().fit(lesson.scores(sums, self.damping), answers)
-        scores = lesson.scores(lesson.layer.changes(evidence.updates), self.damping)
-        probability = far_enough.predict_proba(scores)[:, 1]
-        return Guesses(probability.astype(np.float32), len(lesson.changes))
+        examples, answers = [], []
+        for part in lesson.parts:
+            sums, has = _sums(part.changes, evidence.clients, rng)
+            examples.append(part.direction.decision_function(lesson.seen_behind(sums, self.damping)))
+            answers.append(has)
+        far_enough = LogisticRegression().fit(np.concatenate(examples)[:, None], np.concatenate(answers))
+        seen = lesson.seen_behind(lesson.layer.changes(evidence.updates), self.damping)
+        scores = np.mean([part.direction.decision_function(seen) for part in lesson.parts], axis=0)
+        probability = far_enough.predict_proba(scores[:, None])[:, 1]
+        return Guesses(probability.astype(np.float32), sum(len(part.changes) for part in lesson.parts))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A part of the auxiliary images: the updates that they make, and a direction that the others teach.
+
+    `direction` is a classifier of inputs to the layer that has not seen the images of this part, `changes`
+    (2 × updates, neurons, inputs + 1) what training does to the layer: first with the property, then without.
+    """
+
+    direction: Any
+    changes: NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class _Lesson:
-    """What auxiliary images teach about one model.
-
-    `direction` is a classifier of inputs to the `layer`, `typical` (inputs,) their mean, `changes`
-    (2 × updates, neurons, inputs + 1) what local training does to it: first with the property, then without.
-    """
+    """What auxiliary images teach about one model; `typical` (inputs,) is the mean input to the `layer`."""
 
     layer: Layer
-    direction: Any
     typical: NDArray[np.float64]
-    changes: NDArray[np.float32]
+    parts: list[_Part]
 
-    def scores(self, changes: NDArray[np.float32], damping: float) -> NDArray[np.float64]:
-        """(n, 1) how much the mean inputs behind these changes look like the property."""
+    def seen_behind(self, changes: NDArray[np.float32], damping: float) -> NDArray[np.float64]:
+        """(n, inputs) the mean inputs behind changes of the layer."""
         from attacks.mean_inputs import mean_inputs
 
-        score = self.direction.decision_function(mean_inputs(changes, self.typical, damping))
-        return np.asarray(score, dtype=np.float64)[:, None]
+        return mean_inputs(changes, self.typical, damping)
 
 
 def _learn(
@@ -122,8 +137,14 @@ def _learn(
     rng: np.random.Generator,
     watch: Watch,
 ) -> _Lesson:
+    """Every part of the images makes updates, and is judged by what the other parts teach.
+
+    A direction fits the images that it was learned from better than anybody else's: judged on these, updates
+    with and without the property would look further apart than clients' are.
+    """
     import torch
     from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -131,34 +152,36 @@ def _learn(
     from fedsim.training import FlatModel, as_input, local_update
 
     there, size = knowledge.auxiliary, knowledge.work.dataset_size
-    images, labels, has = (
-        as_input(there.images),
-        torch.from_numpy(there.labels),
-        there.attributes[attack.property],
-    )
+    images, labels = as_input(there.images), torch.from_numpy(there.labels)
+    has = there.attributes[attack.property]
     model = FlatModel(copy.deepcopy(knowledge.module))
     model.load(start)
     layer = Layer.first(model.module)
     assert layer is not None, "check() has seen to it"
     inputs = layer.inputs(model.module, images)
-    # There are more inputs than images: a light touch, which only says which way the property lies.
-    direction = make_pipeline(
-        StandardScaler(), LogisticRegression(C=1e-4, class_weight="balanced", max_iter=1000)
-    ).fit(inputs, has)
-    changes = []
-    for number in range(2 * attack.updates):
-        positives = attack.positives(size) if number < attack.updates else 0
-        drawn = [
-            rng.choice(np.flatnonzero(has), positives, replace=False),
-            rng.choice(np.flatnonzero(~has), size - positives, replace=False),
-        ]
-        mine = torch.from_numpy(np.concatenate(drawn))
-        made = local_update(
-            model, start, images=images[mine], labels=labels[mine], settings=knowledge.work, rng=rng
-        )
-        changes.append(layer.changes(made[None])[0])
-        watch(number + 1, 2 * attack.updates)
-    return _Lesson(layer, direction, inputs.mean(axis=0), np.array(changes))
+    each = -(-attack.updates // _PARTS)
+    parts: list[_Part] = []
+    split = StratifiedKFold(_PARTS, shuffle=True, random_state=int(rng.integers(2**31)))
+    for others, own in split.split(inputs, has):
+        # There are more inputs than images: a light touch, which only says which way the property lies.
+        direction = make_pipeline(
+            StandardScaler(), LogisticRegression(C=1e-4, class_weight="balanced", max_iter=1000)
+        ).fit(inputs[others], has[others])
+        changes = []
+        for number in range(2 * each):
+            positives = attack.positives(size) if number < each else 0
+            drawn = [
+                rng.choice(own[has[own]], positives, replace=False),
+                rng.choice(own[~has[own]], size - positives, replace=False),
+            ]
+            mine = torch.from_numpy(np.concatenate(drawn))
+            made = local_update(
+                model, start, images=images[mine], labels=labels[mine], settings=knowledge.work, rng=rng
+            )
+            changes.append(layer.changes(made[None])[0])
+            watch(len(parts) * 2 * each + number + 1, _PARTS * 2 * each)
+        parts.append(_Part(direction, np.array(changes)))
+    return _Lesson(layer, inputs.mean(axis=0), parts)
 
 
 def _sums(
@@ -169,7 +192,7 @@ def _sums(
     if clients == 1:
         return made, answers
     lacking = made[~answers]
-    # With replacement: a pool of fifty has to do for sums of a hundred.
+    # With replacement: a dozen has to do for sums of a hundred.
     chosen = rng.integers(len(lacking), size=(len(made), clients - 1))
     sums = np.stack([target + lacking[row].sum(axis=0) for target, row in zip(made, chosen, strict=True)])
     return np.asarray(sums / clients, dtype=np.float32), answers

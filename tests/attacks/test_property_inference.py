@@ -80,7 +80,7 @@ def test_updates_are_made_once_for_all_evidence(knowledge):
     [
         (ATTACK, NOTHING, "needs auxiliary images: set attack.auxiliary_images"),
         (PropertyInference(property="cold"), AUXILIARY, "property is 'cold': expected one of warm"),
-        (ATTACK, FEW, "needs 6 auxiliary images with 'warm' and 12 without; of the 9 granted, 2 have it"),
+        (ATTACK, FEW, "needs 24 auxiliary images with 'warm' and 48 without; of the 9 granted, 2 have it"),
         (ATTACK, Auxiliary(WARM.test_images, WARM.test_labels, {}), "none: these images have no attributes"),
     ],
 )  # fmt: skip
