@@ -1,11 +1,12 @@
 """What a round costs on each engine: CPU time of the whole process tree, over that of a plain loop.
 
-    python benchmarks/engine.py [--models lenet mlp] [--epochs 1 4] [--kinds plain inline alone ray]
+    python benchmarks/engine.py [--models lenet mlp] [--epochs 1 4] [--kinds plain inline one alone ray]
 
 100 clients, 10 in each round, who train on 64 generated 32×32 images in batches of 16. `plain` is a PyTorch
 loop that knows nothing of federations and keeps one model, one optimiser and all images ready.
-`inline` is the default engine with everything that a run writes, `alone` the same without training clients
-together and in one process, `ray` Flower's simulation engine.
+`inline` is the default engine with everything that a run writes, `one` the same in one process (as the plain
+loop: two at work slow each other down), `alone` in one process and without training clients together, `ray`
+Flower's simulation engine.
 
 Each kind lives in a process tree of its own. They take turns of a few rounds, so that all suffer alike from
 whatever else the machine does. `ratio` is the median over the turns of the CPU time over that of `plain` in
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from scenarios.world import World
 
 CLIENTS, COHORT, IMAGES, BATCH, LR = 100, 10, 64, 16, 0.01
-KINDS = ("plain", "inline", "alone", "ray")
+KINDS = ("plain", "inline", "one", "alone", "ray")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -132,7 +133,12 @@ def contestant(kind: str, case: Case) -> None:
     from scenarios.run_directory import RunDirectory
     from scenarios.simulate import simulate
 
-    engine = {"inline": Inline(case.workers or None), "alone": Alone(), "ray": Engine.RAY}[kind]
+    engine = {
+        "inline": Inline(case.workers or None),
+        "one": Inline(1),
+        "alone": Alone(),
+        "ray": Engine.RAY,
+    }[kind]
     with tempfile.TemporaryDirectory(prefix="fedsim-") as folder:
         simulate(case.world(), RunDirectory.create(Path(folder) / "run", replace=False), engine, after_round)
 
