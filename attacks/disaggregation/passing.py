@@ -100,6 +100,7 @@ class Passing:
         self.null = (windows.known() == 0).T
         self.zeros_known = bool(self.null.sum() >= NULL_ENTRIES * self.clients)
         self.trust = TRUST if self.zeros_known else TRUST_WITHOUT_ZEROS
+        self.entries = problem.dim
         self.posterior = WindowPosterior(windows, np.clip(rates, 1e-3, 1 - 1e-3))
         everyone = problem.num_clients in (None, self.clients)
         self.cohort_sizes = (
@@ -122,7 +123,7 @@ class Passing:
             scales=Scales(client=energy, mean=energy),
             loudness=np.ones(self.clients),
             noise=0.7 * sums.energy,
-            dimension=1000.0,
+            dimension=min(1000.0, self.entries),
             columns=np.zeros((self.clients, self.rounds), dtype=np.uint8),
             confidence=np.zeros(self.clients),
         )
@@ -174,7 +175,7 @@ class Passing:
         if state.iteration >= FIRST_FIT:
             loudness = np.clip(loudness * np.sqrt(others.surplus()), QUIETEST, LOUDEST)
         estimate, variance = self._detected(model, others, state.dimension)
-        excess = self._excess(estimate, variance)
+        excess = self._excess(estimate, variance, state.dimension)
         evidence = (estimate - 0.5) / (variance * excess)
         mean = self.posterior.mean(evidence.T).T
         trusted = self.trust * evidence.T
@@ -189,7 +190,7 @@ class Passing:
             scales=model.scales,
             loudness=loudness / loudness.mean(),
             noise=np.clip(noise, floor, state.sums.energy),
-            dimension=float(np.clip(state.dimension / np.sqrt(np.median(excess)), 1, 1e9)),
+            dimension=float(np.clip(state.dimension / np.sqrt(np.median(excess)), 1, self.entries)),
             columns=columns,
             # What the last step has just changed is not sure yet.
             confidence=np.where((columns == state.columns).all(axis=1), own * np.exp(log_chance), 0.0),
@@ -220,27 +221,31 @@ class Passing:
             estimate[block] = expected[block] + shift
         return estimate, np.maximum(variance, 1e-6)
 
-    def _excess(self, estimate: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _excess(
+        self, estimate: NDArray[np.float64], variance: NDArray[np.float64], dimension: float
+    ) -> NDArray[np.float64]:
         """(R, n) by how much the estimates vary more than they should.
 
         From entries known to be zero, a factor for every client times one for every round. Medians resist the
         few entries that another client's wrong column spoils. Where counts leave hardly any zeros, from all
         entries, of which the counts say how many are ones. Entries *believed* to be zero are no substitute:
-        they are those whose errors are small.
+        they are those whose errors are small. No estimate is better than that from as many independent
+        entries as an update has: zeros that the size of a small cohort enforces do not count as precision.
         """
+        least = dimension / self.entries
         off = np.abs(estimate) / np.sqrt(variance)
         if not self.zeros_known:
-            by_client = _spread(off, 1 / np.sqrt(np.median(variance, axis=0)), self.prior.mean(axis=0))
-            return np.broadcast_to(np.maximum(by_client**2, 0.05), off.shape)
+            by_client = spread(off, 1 / np.sqrt(np.median(variance, axis=0)), self.prior.mean(axis=0))
+            return np.broadcast_to(np.maximum(by_client**2, least), off.shape)
         off[~self.null] = np.nan
         # A client that never took part has estimates without any spread.
         by_client = np.maximum(_median_or(off, axis=0, otherwise=float(np.nanmedian(off))), 1e-3)
         off /= by_client
         by_round = _median_or(off, axis=1, otherwise=1.0)
-        return np.maximum((1.4826 * by_round[:, None] * by_client) ** 2, 0.05)
+        return np.maximum((1.4826 * by_round[:, None] * by_client) ** 2, least)
 
 
-def _spread(
+def spread(
     off: NDArray[np.float64], one: NDArray[np.float64], rate: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """(n,) standard deviation of estimates around 0 and, at a `rate` (n,), around ±`one` (n,).

@@ -10,6 +10,7 @@ from planted import blurred, right
 from analytics import ParticipationReport, windowed_counts
 from attacks.disaggregation import DisaggregationProblem, ProblemError, disaggregate
 from attacks.disaggregation.detection import COHORT_SD, detect
+from attacks.disaggregation.passing import spread
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.round_model import LeaveOneOut, RoundModel, Scales
 from attacks.disaggregation.solvers import MessagePassing
@@ -221,3 +222,47 @@ def test_clients_with_the_same_counts_are_not_told_apart():
     )
     shared = np.array([(total.count == count).sum() > 1 for count in total.count])
     assert (recovery.confidence[shared] <= 0.5).all()
+
+
+def test_support_is_what_the_evidence_says_of_the_counts():
+    rng = np.random.default_rng(14)
+    windows = Windows.from_report(REPORTS["exact"], 7)
+    rates, evidence = np.full((2, 7), 0.3), 3 * rng.standard_normal((2, 7))
+    support = WindowPosterior(windows, rates).support(evidence)
+    for client in range(2):
+        columns = np.array(list(itertools.product((0, 1), repeat=7)))
+        met = np.all(
+            [
+                columns[:, row.start : row.stop].sum(axis=1) == row.count
+                for row in windows.constraints(client)
+            ],
+            axis=0,
+        )
+        chances = []
+        for odds in (evidence[client], np.zeros(7)):
+            weight = np.exp(columns @ (odds + np.log(0.3 / 0.7)))
+            chances.append(weight[met].sum() / weight.sum())
+        assert support[client] == pytest.approx(np.log(chances[0] / chances[1]))
+
+
+@pytest.mark.parametrize("sd", [0.1, 0.5, 2.0])
+def test_spread_of_estimates_needs_no_known_zeros(sd):
+    rng = np.random.default_rng(15)
+    ones = rng.random((20_000, 3)) < [0.1, 0.3, 0.4]
+    off = np.abs(ones + sd * rng.standard_normal(ones.shape))
+    np.testing.assert_allclose(spread(off, np.ones(3), ones.mean(axis=0)), sd, rtol=0.05)
+
+
+def test_confidence_keeps_its_word():
+    """Neither more nor less sure than right: half of the problems are easy, half drown in noise."""
+    confidence, right_ = [], []
+    for seed in range(6):
+        problem, P = drifting(100 + seed, drift=0.0, noise_sd=2.0 + seed / 2, dim=800)
+        recovery = disaggregate(problem, MessagePassing(), rng=np.random.default_rng(seed))
+        confidence.append(recovery.confidence)
+        right_.append(right(recovery.participation, P))
+    sure, exact = np.concatenate(confidence), np.concatenate(right_)
+    assert 0.2 < exact.mean() < 0.95
+    assert exact[sure >= 0.95].mean() >= 0.9
+    assert exact[sure < 0.2].mean() <= 0.5
+    assert abs(sure.mean() - exact.mean()) < 0.15
