@@ -38,6 +38,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # Click does.
 )
 app.add_typer(data, name="data")
 app.command()(sweep)

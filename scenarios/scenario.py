@@ -155,8 +155,10 @@ def _mistake(error: ValidationError, content: Mapping[str, Any]) -> str:
             )
         case "union_tag_not_found":
             message = "expected a name, or a table with a name"
-    more = f" (and {len(mistakes) - 1} more mistakes)" if len(mistakes) > 1 else ""
-    return f"{'.'.join(key)}{value}: {message}{more}"
+    more = len(mistakes) - 1
+    said = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
+    # What is wrong with several settings together has no key, and all of them would be its value.
+    return f"{'.'.join(key)}{value}: {message}{said}" if key else f"{message}{said}"
 
 
 def _file_keys(location: tuple[int | str, ...], content: Any) -> Iterable[str]:

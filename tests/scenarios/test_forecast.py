@@ -109,7 +109,10 @@ def test_the_command(fedsim, tmp_path):
         (["--clients", "0"], "clients is 0: expected greater than 0"),
         (["--clients", "ten"], "'ten' is not a valid int"),
         (["--clients", "10", "--rate", "1.5"], "rate is 1.5: expected less than or equal to 1"),
-        (["--clients", "10", "--noise", "1"], "with noise the number of entries, dim, is needed too"),
+        (
+            ["--clients", "10", "--noise", "1"],
+            "forecast: with noise the number of entries, dim, is needed too",
+        ),
         (["--clients", "10", "--alternative", "windows=5"], "--alternative windows=5: windows: unknown key"),
         (["--clients", "10", "--alternative", "window"], "expected KEY=VALUE"),
         (["--clients", "10", "--alternative", "counts-noise=-1"], "counts_noise is -1"),
