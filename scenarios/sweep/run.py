@@ -282,11 +282,11 @@ def _reason(future: Future[None]) -> str:
 def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: bool) -> None:
     """Simulate what several points share, unless it is there already, from its checkpoint if there is one.
 
-    Several trainings differ in their local epochs only: the longest of them is done, and the others follow.
-    A `fresh` one takes nothing that other code than `code` left.
+    Several trainings differ in their local epochs only: the longest of them is done, and the others follow,
+    if there is room for what they share. A `fresh` one takes nothing that other code than `code` left.
     """
     from scenarios.runner import train_run
-    from scenarios.sweep.shared_epochs import train_shared_epochs
+    from scenarios.sweep.shared_epochs import is_room, train_shared_epochs
     from scenarios.world import World
 
     runs = []
@@ -301,7 +301,7 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
             run = RunDirectory.create(folder, replace=False)
         add_code(folder, code)
         runs.append((scenario, run))
-    if len(runs) > 1:
+    if len(runs) > 1 and is_room([scenario for scenario, _ in runs], runs[0][1].path):
         trained = train_shared_epochs(runs)
     else:
         trained = ((run, train_run(World.prepare(scenario), run)) for scenario, run in runs)

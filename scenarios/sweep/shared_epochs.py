@@ -8,9 +8,12 @@ for each of them as ever, and leaves the same bytes as if each had trained on it
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from fedsim.progress import Progress, silent
 from fedsim.spool import Spool
@@ -20,6 +23,16 @@ from scenarios.runner import Result, train_run
 from scenarios.scenario import Scenario
 from scenarios.sweep.sweep import AFTER_TRAINING, SPOOLED
 from scenarios.world import World
+
+ROOM = 0.5
+"""Part of the free disk that the updates of one training may take: others may be under way beside it."""
+
+
+def is_room(scenarios: Sequence[Scenario], folder: Path) -> bool:
+    """Whether a folder's disk has room for the updates that trainings of these scenarios would share."""
+    world = World.prepare(scenarios[0])
+    one = int(world.schedule.sum()) * world.model.dim * np.dtype(np.float32).itemsize
+    return len(scenarios) * one <= ROOM * shutil.disk_usage(folder).free
 
 
 def train_shared_epochs(

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from torch import nn
@@ -6,7 +8,8 @@ from scenarios.engine import Inline
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import train_run
 from scenarios.scenario import load_scenario
-from scenarios.sweep.shared_epochs import train_shared_epochs
+from scenarios.sweep.run import HONEST, train_shared
+from scenarios.sweep.shared_epochs import is_room, train_shared_epochs
 from scenarios.world import World
 
 FILES = ("transcript/aggregates.npy", "transcript/rounds.csv", "truth/participation.npy", "truth/updates.npy")
@@ -71,3 +74,19 @@ def test_only_what_can_be_shared_is(scenario_file, tmp_path):
         list(train_shared_epochs([(family[1], folder(tmp_path / "a")), (other, folder(tmp_path / "b"))]))
     with pytest.raises(ValueError, match="model that moves"):
         list(train_shared_epochs([(moving, folder(tmp_path / "c"))]))
+
+
+def test_updates_are_shared_only_where_there_is_room_for_them(scenario_file, tmp_path, monkeypatch):
+    family = list(scenarios(scenario_file, "federation.clients=4").values())
+    world = World.prepare(family[0])
+    needed = 3 * int(world.schedule.sum()) * world.model.dim * 4
+    for free, room in ((2 * needed, True), (2 * needed - 1, False)):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        assert is_room(family, tmp_path) is room
+
+
+def test_trainings_without_room_are_done_one_by_one(scenario_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+    family = scenarios(scenario_file, "federation.clients=4", "federation.rounds=2")
+    train_shared([(scenario, tmp_path / f"{epochs}") for epochs, scenario in family.items()], "1.0", False)
+    assert all((tmp_path / f"{epochs}" / HONEST).exists() for epochs in family)
