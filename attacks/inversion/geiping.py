@@ -13,6 +13,7 @@ from attacks.inference import Watch
 from attacks.inversion.inversion import Inversion, as_pixels, share_of
 from attacks.knowledge import Knowledge
 from attacks.label_inference import LabelInference, label_shares
+from fedsim.local_work import LocalWork
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +27,9 @@ class Geiping(Inversion):
 
     The update is compared with that of a client who trains on the guessed images: all batches of all
     epochs, unrolled. Nobody knows the order of a client's images, and a recovered update is a mean over
-    many orders, so every iteration draws one afresh. A sum of several clients is taken for one client with
-    all their images and as many steps.
+    many orders, so every iteration draws one afresh; or a few `steps` on all images, which are nearer to that
+    mean than any order, stand for the batches. A sum of several clients is taken for one client with all
+    their images and as many steps.
     """
 
     name: Literal["geiping"] = "geiping"
@@ -37,6 +39,8 @@ class Geiping(Inversion):
     """Step of the optimiser in inputs, whose range is 2; a tenth of it after 3/8, 5/8 and 7/8 of the way."""
     total_variation: NonNegativeFloat = 0.01
     """Weight of the mean absolute difference of neighbouring pixels."""
+    steps: PositiveInt | None = None
+    """So many steps on all images, as long together as the client's, are unrolled instead of its batches."""
     images: PositiveInt | None = None
     """At most so many images are guessed at once, whatever a sum holds; all of them if not given."""
     labels: Literal["inferred", "known"] = "inferred"
@@ -61,7 +65,7 @@ class Geiping(Inversion):
         best, smallest = np.zeros((count, *knowledge.image_shape), dtype=np.float32), np.inf
         for attempt in range(self.restarts):
             look = share_of(watch, attempt, self.restarts)
-            begin = rng.normal(0, 0.3, best.shape).astype(np.float32)
+            begin = rng.normal(0, 0.03, best.shape).astype(np.float32)
             images, distance = self._match(evidence, row, knowledge, begin, labels, rng=rng, watch=look)
             if distance < smallest:
                 best, smallest = images, distance
@@ -99,14 +103,8 @@ class Geiping(Inversion):
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, drops, gamma=0.1)
         distances = []
         for done in range(1, self.iterations + 1):
-            update = simulated_update(
-                knowledge.module,
-                start,
-                images,
-                classes,
-                work=knowledge.work,
-                batches=_batches(len(labels), knowledge, rng),
-            )
+            work, batches = self._training(len(labels), knowledge, rng)
+            update = simulated_update(knowledge.module, start, images, classes, work=work, batches=batches)
             distance = cosine_distance(update, target)
             loss = distance + self.total_variation * _variation(images)
             (slope,) = torch.autograd.grad(loss, images)
@@ -120,6 +118,19 @@ class Geiping(Inversion):
                 watch(done, self.iterations, as_pixels(images.detach().numpy()))
         # Orders differ in how well they match by chance; the mean of the last ones does less.
         return images.detach().numpy().copy(), float(np.mean(distances[-_GLANCE:]))
+
+    def _training(
+        self, count: int, knowledge: Knowledge, rng: np.random.Generator
+    ) -> tuple[LocalWork, list[torch.Tensor]]:
+        """The recipe of training and the positions of the images in each of its steps."""
+        import torch
+
+        work = knowledge.work
+        if self.steps is None:
+            return work, _batches(count, work, rng)
+        length = work.lr * work.local_epochs * work.batches_per_epoch / (1 - work.momentum)
+        long = work.model_copy(update={"lr": length / self.steps, "momentum": 0.0})
+        return long, [torch.arange(count)] * self.steps
 
 
 def apportioned(shares: NDArray[np.float32], count: int) -> NDArray[np.int64]:
@@ -145,11 +156,10 @@ def _variation(images: torch.Tensor) -> torch.Tensor:
     return images.diff(dim=2).abs().mean() + images.diff(dim=3).abs().mean()
 
 
-def _batches(count: int, knowledge: Knowledge, rng: np.random.Generator) -> list[torch.Tensor]:
+def _batches(count: int, work: LocalWork, rng: np.random.Generator) -> list[torch.Tensor]:
     """Positions for every step of all epochs, each epoch in an order of its own."""
     import torch
 
-    work = knowledge.work
     size = work.batch_size if count == work.dataset_size else -(-count // work.batches_per_epoch)
     orders = [torch.from_numpy(rng.permutation(count)) for _ in range(work.local_epochs)]
     return [batch for order in orders for batch in torch.split(order, size)]

@@ -51,13 +51,13 @@ def test_dlg_needs_full_gradients(work):
         Dlg().check(knowledge_of(SMOOTH, work))
 
 
-@pytest.mark.parametrize("labels", ["inferred", "known"])
-def test_geiping_comes_nearer_than_grey(labels):
-    """Two images, two epochs of single batches, unrolled."""
+@pytest.mark.parametrize(("labels", "steps"), [("inferred", None), ("known", None), ("inferred", 1)])
+def test_geiping_comes_nearer_than_grey(labels, steps):
+    """Two images, two epochs of single batches, unrolled, or one long step in their place."""
     work = LocalWork(dataset_size=2, batch_size=1, local_epochs=2)
     evidence, positions = evidence_on(Mlp(hidden=64), work, [0, 2]), [0, 2]
     shares = np.bincount(DATA.train_labels[positions], minlength=10)[None] / np.float32(2)
-    attack = Geiping(iterations=60, labels=labels)
+    attack = Geiping(iterations=60, labels=labels, steps=steps)
     knowledge = knowledge_of(Mlp(hidden=64), work)
     attack.check(knowledge)
     assert attack.knows_labels == (labels == "known")
