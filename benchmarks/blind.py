@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -142,32 +143,29 @@ def _runs(table: Path) -> list[Run]:
 
 
 def draw(runs: Sequence[Run], picture: Path) -> None:
-    """Columns found by rounds per client: a panel for every number of clients, a colour for every rate."""
+    """Columns found by rounds per client: a panel for every number of clients (down) and rate (across)."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    mpl.rcParams["svg.hashsalt"] = "fedsim"  # the same runs give the same bytes
-    clients = sorted({run.clients for run in runs})
-    figure = Figure(figsize=(4.6 * len(clients), 3.2), layout="constrained")
-    panels = figure.subplots(1, len(clients), sharey=True, squeeze=False)[0]
-    for panel, number in zip(panels, clients, strict=True):
-        mine = [run for run in runs if run.clients == number]
-        for colour, rate in enumerate(sorted({run.rate for run in mine})):
-            for name, style in (("without_counts", "o-"), ("with_counts", "x:")):
-                found: dict[float, list[float]] = {}
-                for run in mine:
-                    if run.rate == rate:
-                        found.setdefault(run.rounds / number, []).append(getattr(run, name))
-                x = sorted(found)
-                label = f"rate {rate:g}, {name.replace('_', ' ')}"
-                panel.plot(x, [np.mean(found[at]) for at in x], style, color=f"C{colour}", label=label)
-        panel.set(title=f"{number} clients", xlabel="rounds per client", xscale="log", ylim=(-0.03, 1.03))
-        ticks = sorted({run.rounds / number for run in mine})
-        panel.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks], minor=False)
+    mpl.rcParams |= {"svg.hashsalt": "fedsim", "svg.fonttype": "none"}  # the same runs give the same bytes
+    clients, rates = sorted({run.clients for run in runs}), sorted({run.rate for run in runs})
+    figure = Figure(figsize=(2.6 * len(rates), 2.1 * len(clients)), layout="constrained")
+    panels = figure.subplots(len(clients), len(rates), sharex=True, sharey=True, squeeze=False)
+    for panel, (number, rate) in zip(panels.flat, itertools.product(clients, rates), strict=True):
+        mine = [run for run in runs if (run.clients, run.rate) == (number, rate)]
+        x = sorted({run.rounds for run in mine})
+        for name, style in (("without_counts", "o-"), ("with_counts", "x:")):
+            y = [np.mean([getattr(run, name) for run in mine if run.rounds == rounds]) for rounds in x]
+            panel.plot(
+                [rounds / number for rounds in x], y, style, label=name.replace("_", " "), clip_on=False
+            )
+        panel.set(title=f"{number} clients, rate {rate:g}", xscale="log", ylim=(0, 1))
+        panel.set_xticks([1, 1.5, 2, 3, 4, 6], ["1", "1.5", "2", "3", "4", "6"])
         panel.set_xticks([], minor=True)
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel("columns recovered")
-    panels[-1].legend(fontsize=7, loc="lower right")
+    figure.supxlabel("rounds per client")
+    figure.supylabel("columns recovered")
+    panels[0, -1].legend(fontsize=8, loc="lower right")
     figure.savefig(picture, metadata={"Date": None})
 
 
@@ -188,9 +186,37 @@ def noise(args: argparse.Namespace) -> None:
             print(f"{clients:>7} {rounds:>6} " + " ".join(f"{c:>14}" for c in cells), flush=True)
 
 
+def fedavg(args: argparse.Namespace) -> None:
+    """The transcripts of real training, each from its beginning up to so many rounds."""
+    from fedsim.records import Transcript
+    from fedsim.truth import Truth
+
+    print(f"{'run':>12} {'rounds':>6} {'found':>5} {'sure':>5} {'of these wrong':>14} {'CPU s':>6}")
+    for folder in args.runs:
+        transcript, truth = Transcript.load(folder / "transcript"), Truth.load(folder / "truth")
+        for rounds in args.rounds:
+            P = np.asarray(truth.participation[:rounds], dtype=np.uint8)
+            problem = DisaggregationProblem(
+                transcript.aggregates[:rounds],
+                None,
+                num_clients=P.shape[1],
+                cohort_sizes=transcript.cohort_sizes[:rounds],
+            )
+            began = time.process_time()
+            recovery = disaggregate(problem, "blind", rng=np.random.default_rng(rounds))
+            score = Score.of(recovery, P, time.process_time() - began)
+            sure = int((recovery.confidence > SURE).sum())
+            print(
+                f"{folder.name:>12} {rounds:>6} {score.found:>5.2f} {sure:>5} {score.wrong:>14}"
+                f" {score.seconds:>6.1f}",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("table", choices=["frontier", "noise"])
+    parser.add_argument("table", choices=["frontier", "noise", "fedavg"])
+    parser.add_argument("runs", type=Path, nargs="*", help="folders of runs, for fedavg")
     parser.add_argument("--clients", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--rounds-per-client", type=float, nargs="+", default=[2, 3, 4, 6])
     parser.add_argument("--rates", type=float, nargs="+", default=[0.05, 0.1, 0.2, 0.4])
@@ -198,9 +224,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=1000)
     parser.add_argument("--iterations", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, nargs="+", default=[150, 200, 300])
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    {"frontier": frontier, "noise": noise}[args.table](args)
+    {"frontier": frontier, "noise": noise, "fedavg": fedavg}[args.table](args)
 
 
 if __name__ == "__main__":
