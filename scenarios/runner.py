@@ -9,6 +9,7 @@ from typing import Any
 from analytics.report import ParticipationReport
 from attacks.disaggregation import Recovery
 from attacks.view import AttackerView
+from fedsim.errors import UserError
 from fedsim.files import write_json, write_text
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
@@ -69,6 +70,7 @@ def train_run(
             "seconds": simulation.seconds,
             "rounds": world.scenario.federation.rounds,
             "void_rounds": simulation.void_rounds,
+            "data": world.data.fingerprint,
         },
         "training": {"test_accuracy": simulation.test_accuracy},
         **_costs(world, directory),
@@ -98,10 +100,16 @@ def attack_run(
     """Attack the transcript of a run, score what comes out against the truth, and write it all down.
 
     Disaggregation needs nothing but the run's files. Inference needs the scenario's `world`, whose images
-    the guesses are compared with; it is made anew if it is not given.
+    the guesses are compared with, the data of the training; it is made anew if it is not given.
     """
     if world is None and scenario.attack.inference:
         world = World.prepare(scenario)
+    # Runs that are older than this check do not say what they were trained on.
+    if world is not None and honest["simulation"].get("data") not in (None, world.data.fingerprint):
+        raise UserError(
+            f"{directory.path} was trained on other data than there are now, and what is inferred from its "
+            "updates cannot be compared with them: put those back, or run it anew"
+        )
     view = AttackerView.load(directory.transcript, directory.counts)
     recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
     recovery.save(directory.recovery)

@@ -170,6 +170,17 @@ def test_mistakes_are_found_before_anything_runs(scenario_file, overrides, messa
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_guesses_are_not_compared_with_other_data(fedsim, inferred_copy):
+    result = json.loads(inferred_copy.result.read_text())
+    result["simulation"]["data"] = "0123456789abcdef"
+    inferred_copy.result.write_text(json.dumps(result))
+    before = inferred_copy.recovery.read_bytes()
+    done = fedsim("attack", inferred_copy.path)
+    assert (done.status, done.stdout) == (2, "")
+    assert "was trained on other data than there are now" in done.stderr
+    assert inferred_copy.recovery.read_bytes() == before
+
+
 def test_attack_again_with_other_inference(fedsim, inferred_copy):
     done = fedsim("attack", inferred_copy.path, "--set", "attack.inference.1.targets=1")
     assert done.status == 0, done.stderr
