@@ -40,12 +40,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     suggest_commands=False,  # Click does.
 )
-app.add_typer(data, name="data")
-app.command()(sweep)
-app.command()(audit)
-app.command()(forecast)
-app.command()(evaluate)
-app.command()(reproduce)
 
 Set = Annotated[
     list[str] | None,
@@ -179,6 +173,15 @@ def list_(as_json: Json = False) -> None:
         width = max(len(name) for name in entries)
         for name, note in entries.items():
             typer.echo(f"  {name:<{width}}  {note}")
+
+
+# Help lists commands in this order: those above first.
+app.command()(sweep)
+app.command()(evaluate)
+app.command()(audit)
+app.command()(forecast)
+app.command()(reproduce)
+app.add_typer(data, name="data")
 
 
 def _prepare(
