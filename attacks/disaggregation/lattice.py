@@ -14,9 +14,12 @@ lives on exact arithmetic: noise is beyond it.
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +44,17 @@ def available() -> bool:
     return find_spec("fpylll") is not None
 
 
+def _library() -> ModuleType:
+    """fpylll. Its import takes Ctrl-C over; a worker process that ignores it goes on doing so."""
+    before = signal.getsignal(signal.SIGINT)
+    import fpylll
+    import fpylll.fplll.bkz_param
+
+    if before is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
+    return cast(ModuleType, fpylll)
+
+
 def binary_columns(
     basis: NDArray[np.float64], *, max_block: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.uint8]]:
@@ -48,12 +62,12 @@ def binary_columns(
 
     One set for every block size up to `max_block`, mostly a larger one each time; `rank` of them are all.
     """
-    from fpylll import BKZ, FPLLL
-
     lattice = whole_columns(basis, rng)
     if not len(lattice):
         return
-    FPLLL.set_random_seed(int(rng.integers(1 << 31)))
+    fpylll = _library()
+    BKZ = fpylll.BKZ
+    fpylll.FPLLL.set_random_seed(int(rng.integers(1 << 31)))
     rounds, ones = len(basis), lattice.sum(axis=1, keepdims=True)
     # Lengths are those of the columns less their means; the number of ones goes along, to undo that.
     rows = _matrix(np.hstack((rounds * lattice - ones, ones)))
@@ -72,8 +86,6 @@ def whole_columns(basis: NDArray[np.float64], rng: np.random.Generator) -> NDArr
     Reduction of [K N | I], where N (some rounds, some − rank) spans what is orthogonal to the space in these
     rounds: a whole-numbered x that is in the space costs ‖x‖ only, any other about K besides.
     """
-    from fpylll import LLL
-
     rounds, rank = basis.shape
     some = min(rounds, int(np.ceil(ROUNDS_PER_CLIENT * rank)))
     chosen = np.sort(rng.permutation(rounds)[:some])
@@ -82,7 +94,7 @@ def whole_columns(basis: NDArray[np.float64], rng: np.random.Generator) -> NDArr
     if bits > 52:
         return np.zeros((0, rounds), dtype=np.int64)
     rows = _matrix(np.hstack((np.rint(2.0**bits * outside), np.eye(some))))
-    LLL.reduction(rows)
+    _library().LLL.reduction(rows)
     x = _array(rows)[:, -some:]
     inside = x[np.argsort(np.linalg.norm(x @ outside, axis=1), kind="stable")[:rank]]
     everywhere = inside @ (basis @ np.linalg.pinv(basis[chosen])).T
@@ -137,9 +149,7 @@ def _nearest_to_half(column: NDArray[np.int64], known: NDArray[np.int64]) -> NDA
 
 
 def _strategies(block: int) -> list[Any]:
-    from fpylll import Pruning
-    from fpylll.fplll.bkz_param import Strategy
-
+    Pruning, Strategy = _library().Pruning, _library().fplll.bkz_param.Strategy
     plain = [Strategy(size) for size in range(min(block + 1, PRUNED))]
     return plain + [
         Strategy(size, [20] if size < 42 else [20, 30], [Pruning.LinearPruningParams(size, size // 2)])
@@ -148,9 +158,7 @@ def _strategies(block: int) -> list[Any]:
 
 
 def _matrix(rows: NDArray[Any]) -> Any:
-    from fpylll import IntegerMatrix
-
-    return IntegerMatrix.from_matrix(rows.astype(np.int64).tolist())
+    return _library().IntegerMatrix.from_matrix(rows.astype(np.int64).tolist())
 
 
 def _array(rows: Any) -> NDArray[np.int64]:

@@ -1,5 +1,8 @@
 """Lattice reduction: binary columns at any rate, from hardly more rounds than clients."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -78,3 +81,12 @@ def test_differences_of_columns_are_completed():
         tuple(b),
         tuple(c),
     }
+
+
+def test_a_worker_that_ignores_interrupts_goes_on_doing_so():
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);"
+        "from attacks.disaggregation.lattice import _library; _library();"
+        "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
