@@ -203,6 +203,9 @@ class Blind(Settings):
         participation[:, named] = columns[whose[named]].T
         confidence = np.zeros(K)
         confidence[named] = sure[whose[named]] * named_right[named]
+        if problem.counts is not None:
+            # A column that contradicts an exact count has a wrong entry, or the wrong name.
+            confidence[named[~problem.windows.of(named).meet(columns[whose[named]])]] = 0
         resolved = np.zeros(K, dtype=np.bool_)
         resolved[named] = sure[whose[named]] >= LEAST_CONFIDENCE
         return Columns(
