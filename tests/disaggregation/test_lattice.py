@@ -34,6 +34,14 @@ def test_all_columns_at_high_rates_from_two_rounds_per_client(rate, dtype):
     assert columns(recovery.participation) == columns(P)
 
 
+def test_without_the_library_the_reason_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("attacks.disaggregation.lattice.available", lambda: False)
+    _, A = planted(1, clients=40, rounds=50, rate=0.5)
+    problem = DisaggregationProblem(A, None, num_clients=40)
+    recovery = disaggregate(problem, Blind(max_iterations=1), rng=np.random.default_rng(0))
+    assert all("pip install fedsim[lattice]" in reason for reason in recovery.reason)
+
+
 def test_counts_name_the_columns():
     P, A = planted(2, clients=48, rounds=64, rate=0.45)
     problem = DisaggregationProblem(A, windowed_counts(P, 8))

@@ -58,6 +58,7 @@ ENTRY_ERROR = 0.5
 NO_COLUMN_LEFT = (
     "no column is left for this client: it never took part, always with another, or was not found"
 )
+WITHOUT_LATTICE = "; lattice reduction would search further: pip install fedsim[lattice]"
 HIDDEN = "the noise hides the column"
 WHOSE = "somebody's column: the counts do not tell whose"
 
@@ -116,7 +117,9 @@ class Blind(Settings):
             columns = generators(np.concatenate((columns, rarer)), total=total)
         if problem.counts is None:
             sure = belief(columns, total=total if len(columns) == subspace.rank else None)
-            return self._columns(problem, columns, sure, Outcome.CONSISTENT, NO_COLUMN_LEFT)
+            missing = subspace.rank <= REACH and not lattice.available()
+            reason = NO_COLUMN_LEFT + (WITHOUT_LATTICE if missing else "")
+            return self._columns(problem, columns, sure, Outcome.CONSISTENT, reason)
         whose = attribute(problem.windows, columns).column
         named = np.flatnonzero(whose >= 0)
         found = Candidates.none(problem)
