@@ -19,7 +19,7 @@ from fedsim.forked_processes import ForkedProcesses
 from fedsim.models import Model
 from fedsim.seeds import Stage, stream
 from fedsim.spool import Spool
-from fedsim.stacked import Descent, Holdings, Stack, are_few, in_layout, stages_of
+from fedsim.stacked import Descent, Holdings, Stack, are_few, stages_of
 from fedsim.training import FlatModel, as_input, images_used, initial_model, local_update, local_updates
 
 _CLIENTS_TOGETHER = 5
@@ -66,7 +66,7 @@ class Trainer:
         module = initial_model(model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL))
         self._stages = stages_of(module)
         if self._stages is not None:
-            self._stack_images = in_layout(torch.from_numpy(data.train_images), self._stages)
+            self._stack_images = torch.from_numpy(data.train_images).movedim(3, 1).contiguous()
         self._stacks: dict[tuple[int, bool], Stack] = {}
         self._scratch = FlatModel(module)
         self._workers = ForkedProcesses[Chunk](workers, self._train)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import numba
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedsim.pixels import scaled_
 from fedsim.stacked.layer import Workspace
@@ -17,7 +20,7 @@ from fedsim.stacked.layer import Workspace
 class Holdings:
     """The images that the copies are trained on: copy k is a client's, and learns from `size` images.
 
-    `images` are the bytes of all clients, as `in_layout` leaves them, and `labels` theirs; `positions` says
+    `images` (n, channels, height, width) are the bytes of all clients, and `labels` theirs; `positions` says
     where each client's are, (size,).
     """
 
@@ -77,15 +80,33 @@ class Album:
         self._owned = owned
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        """(copies, length, *shape) pixels from -1 to 1."""
+        """(copies, length, channels, height, width) pixels from -1 to 1."""
         images = self._owned.images
-        # Whole rows at a time: indexing with brackets goes through bytes one by one.
-        chosen = images.flatten(1).index_select(0, self._owned.all_positions[batch])
-        pixels = self._space.room("pixels", *chosen.shape).copy_(chosen)
-        return scaled_(pixels).view(self._copies, -1, *images.shape[1:])
+        chosen = self._owned.all_positions[batch]
+        pixels = self._space.room("pixels", len(chosen), *images.shape[1:])
+        _develop(images.numpy(), chosen.numpy(), _LEVELS, pixels.numpy())
+        return pixels.view(self._copies, -1, *images.shape[1:])
 
     def backward(self, gradient: torch.Tensor) -> None:
         """Images stay as they are."""
 
     def progress(self, *, out: torch.Tensor) -> None:
         """There is nothing to learn."""
+
+
+_LEVELS = scaled_(torch.arange(256, dtype=torch.float32)).numpy()
+"""What each byte is as a pixel."""
+
+
+@numba.njit(nogil=True, cache=True)
+def _develop(
+    images: NDArray[np.uint8],
+    chosen: NDArray[np.int64],
+    levels: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    """`out` (chosen, …): the chosen images' pixels, in one go; torch takes four, and selects byte by byte."""
+    for row in range(len(chosen)):
+        image, pixels = images[chosen[row]].ravel(), out[row].ravel()
+        for i in range(len(image)):
+            pixels[i] = levels[image[i]]

@@ -43,7 +43,7 @@ class Stack:
             layer, activation = stage.layer, stage.activation
             if isinstance(layer, nn.Conv2d):
                 (high, wide), (down, right) = layer.kernel_size, (int(side) for side in layer.padding)
-                weight = self._parameter(layer.weight.shape, channels_last=True)
+                weight = self._parameter(layer.weight.shape)
                 bias = None if layer.bias is None else self._parameter(layer.bias.shape)
                 self._layers.append(
                     Convolution(weight, bias, activation, padding=(down, right), pool=stage.pool)
@@ -57,10 +57,7 @@ class Stack:
                 self._source = FirstLinear(copies, place, size, bias, activation, descent=descent)
                 shape = (layer.out_features, 1, 1)
             else:
-                # Behind a convolution a layer's inputs are an image with its channels last.
-                is_image = bool(self._layers) and shape != (layer.in_features, 1, 1)
-                inputs = shape if is_image else (layer.in_features,)
-                weight = self._parameter((layer.out_features, *inputs), channels_last=is_image)
+                weight = self._parameter(layer.weight.shape)
                 bias = None if layer.bias is None else self._parameter(layer.bias.shape)
                 self._layers.append(Linear(weight, bias, activation))
                 shape = (layer.out_features, 1, 1)
@@ -95,10 +92,10 @@ class Stack:
         if gradient is not None:
             self._source.backward(gradient)
 
-    def _parameter(self, shape: Sequence[int], *, channels_last: bool = False) -> Parameter:
+    def _parameter(self, shape: Sequence[int]) -> Parameter:
         """The next parameter in the order of the vector."""
         place = self._next(shape)
-        parameter = Parameter(self._copies, place, shape, channels_last=channels_last, descent=self._descent)
+        parameter = Parameter(self._copies, place, shape, descent=self._descent)
         self._parameters.append(parameter)
         return parameter
 

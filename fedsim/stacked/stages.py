@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import nn
 
 from fedsim.stacked.activation import Activation, Relu, Sigmoid, Unchanged
@@ -48,15 +47,6 @@ def stages_of(module: nn.Module) -> list[Stage] | None:
     # A layer that is used twice or does not learn is not what it seems to be.
     found = [id(parameter) for stage in stages for parameter in stage.layer.parameters()]
     return stages if found == [id(p) for p in module.parameters() if p.requires_grad] else None
-
-
-def in_layout(images: torch.Tensor, stages: Sequence[Stage]) -> torch.Tensor:
-    """Images (n, height, width, channels) as a stack of these stages takes them.
-
-    That is as they are; channels come first only in front of a linear layer, which then has its weights in
-    torch's order.
-    """
-    return images if isinstance(stages[0].layer, nn.Conv2d) else images.movedim(3, 1).contiguous()
 
 
 def are_few(images: int, stages: Sequence[Stage]) -> bool:
