@@ -136,6 +136,15 @@ def test_ties_in_pooling_go_to_one_place():
     assert np.linalg.norm(training.update(0, 0, start) - alone) <= TOLERANCE * np.linalg.norm(alone)
 
 
+def test_a_training_that_diverges_shows():
+    model = Lenet(hidden=8)
+    training, start = trainer(model, lr=1e30, local_epochs=3), first_model(model)
+    alone = training.update(0, 0, start)
+    training.prepare([0, 1], 0, start)
+    assert np.isnan(alone).any()
+    assert np.isnan(training.update(0, 0, start)).any()
+
+
 @pytest.mark.parametrize("model", [Lenet(hidden=8), Resnet(width=8)], ids=repr)
 def test_any_number_of_processes_gives_the_same_bytes(model):
     start, updates = first_model(model), {}
