@@ -3,7 +3,8 @@
 The truth cannot come from the server's side, because under masking no update ever reaches it. So every
 device keeps the sum of its own updates in its Flower context, and the simulator, which no real
 federation has, reads the diaries once the run is over. A device cannot know whether its latest update
-made it into a sum; the simulator tells it to strike out those that did not.
+made it into a sum; the simulator tells it to strike out those that did not. Until then the device holds on
+to the update as it was sent, and adds it to the sum no later than when it trains again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fedsim.flower import client_number, grown, metrics_in, parameters_of, round
 
 _READ, _STRIKE = "read_diary", "strike_diary"
 _TOTAL, _LATEST, _NOTES = "diary-total", "diary-latest", "diary-notes"
+_LATEST_ROUND, _ROUNDS = "latest-round", "rounds"
 _NO_ROUND = 0
 """Flower counts rounds from 1."""
 
@@ -39,9 +41,9 @@ def diary_mod(message: Message, context: Context, call_next: ClientAppCallable) 
     """A client mod, around the defences: note the update that goes into the sum of a round."""
     reply = call_next(message, context)
     if message.metadata.message_type == "train" and not reply.has_error():
-        _settle(context)
+        settle(context)
         context.state[_LATEST] = reply.content["arrays"]
-        _note(context, latest_round=round_number(message))
+        _notes(context)[_LATEST_ROUND] = round_number(message)
     return reply
 
 
@@ -50,18 +52,31 @@ def answer_diary_queries(app: ClientApp) -> None:
 
     @app.query(_STRIKE)
     def strike(message: Message, context: Context) -> Message:
-        if _notes(context)["latest-round"] == message.content.metric_records["strike"]["round"]:
-            _note(context, latest_round=_NO_ROUND)
+        notes = _notes(context)
+        if notes[_LATEST_ROUND] == metrics_in(message.content, "strike")["round"]:
+            del context.state[_LATEST]
+            notes[_LATEST_ROUND] = _NO_ROUND
         return Message(RecordDict(), reply_to=message)
 
     @app.query(_READ)
     def read(message: Message, context: Context) -> Message:
-        _settle(context)
-        notes = MetricRecord({"client": client_number(context), "rounds": _notes(context)["rounds"]})
+        settle(context)
+        notes = MetricRecord({"client": client_number(context), "rounds": _notes(context)[_ROUNDS]})
         content = RecordDict({"notes": notes})
         if _TOTAL in context.state:
             content["total"] = context.state.array_records[_TOTAL]
         return Message(content, reply_to=message)
+
+
+def settle(context: Context) -> None:
+    """Add the latest update to the total, once nobody can strike it out any more, and let go of it."""
+    notes = _notes(context)
+    if notes[_LATEST_ROUND] == _NO_ROUND:
+        return
+    latest = parameters_of(context.state.pop(_LATEST))
+    context.state[_TOTAL] = grown(context.state.get(_TOTAL), latest)
+    notes[_LATEST_ROUND] = _NO_ROUND
+    notes[_ROUNDS] += 1  # type: ignore[operator]
 
 
 def strike_out(grid: Grid, server_round: int, nodes: Iterable[int]) -> None:
@@ -89,22 +104,8 @@ def _answered(reply: Message) -> RecordDict:
     return reply.content
 
 
-def _settle(context: Context) -> None:
-    """Add the latest update to the total: nobody has struck it out."""
-    notes = _notes(context)
-    if notes["latest-round"] == _NO_ROUND:
-        return
-    latest = parameters_of(context.state[_LATEST])
-    context.state[_TOTAL] = grown(context.state.get(_TOTAL), latest)
-    _note(context, latest_round=_NO_ROUND, rounds=notes["rounds"] + 1)
-
-
-def _notes(context: Context) -> dict[str, int]:
+def _notes(context: Context) -> MetricRecord:
+    """The round of the latest update, and how many rounds the total holds; changed in their place."""
     if _NOTES not in context.state:
-        return {"latest-round": _NO_ROUND, "rounds": 0}
-    return {key: int(value) for key, value in metrics_in(context.state, _NOTES).items()}  # type: ignore[arg-type]
-
-
-def _note(context: Context, *, latest_round: int, rounds: int | None = None) -> None:
-    kept = _notes(context)["rounds"] if rounds is None else rounds
-    context.state[_NOTES] = MetricRecord({"latest-round": latest_round, "rounds": kept})
+        context.state[_NOTES] = MetricRecord({_LATEST_ROUND: _NO_ROUND, _ROUNDS: 0})
+    return metrics_in(context.state, _NOTES)

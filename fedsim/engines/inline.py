@@ -12,6 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
+from fedsim.diary import settle
 from fedsim.flower import SERVER_NODE_ID, client_number, enter_local_task, record_vector, round_number
 
 _FIRST_NODE_ID = 1000
@@ -26,7 +27,9 @@ class InlineGrid(Grid):
     Node contexts live as long as the grid, so devices keep their state between rounds. An exception in
     a client is not turned into a reply: it ends the run, because in this process it can only be a fault.
     `prepare` is told who is about to be called for training in which round and from which model, so that the
-    work of a round can be done at once; devices still answer one by one.
+    work of a round can be done at once; devices still answer one by one. The updates that it leaves for them
+    may lie in memory that it uses again in the next round. So the devices settle their diaries before that,
+    and whoever calls them for a round calls them together, and is done with their replies by the next.
     """
 
     def __init__(self, client_app: ClientApp, clients: int, prepare: Prepare | None = None) -> None:
@@ -42,10 +45,12 @@ class InlineGrid(Grid):
             for client in range(clients)
         }
         self._waiting: dict[str, Message] = {}
+        self._unsettled: list[int] = []
 
     @property
     def states(self) -> dict[int, RecordDict]:
-        """What every device remembers, by node."""
+        """What every device remembers between two rounds, by node."""
+        self._settle()
         return {node: context.state for node, context in self._contexts.items()}
 
     @states.setter
@@ -97,9 +102,17 @@ class InlineGrid(Grid):
         messages = list(messages)
         calls = [message for message in messages if message.metadata.message_type == "train"]
         if calls and self._prepare is not None:
-            clients = [client_number(self._contexts[call.metadata.dst_node_id]) for call in calls]
+            self._settle()
+            self._unsettled = [call.metadata.dst_node_id for call in calls]
+            clients = [client_number(self._contexts[node]) for node in self._unsettled]
             self._prepare(clients, round_number(calls[0]) - 1, record_vector(calls[0]))
         return messages
+
+    def _settle(self) -> None:
+        """The last round is over: what was not struck out of its diaries stands."""
+        for node in self._unsettled:
+            settle(self._contexts[node])
+        self._unsettled = []
 
     def _deliver(self, message: Message) -> Message:
         return self._client_app(message, self._contexts[message.metadata.dst_node_id])

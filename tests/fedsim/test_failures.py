@@ -6,6 +6,7 @@ from fleet import Fleet
 
 from fedsim.aggregation import TrustedAggregation
 from fedsim.diary import read_diaries
+from fedsim.engines.inline import InlineGrid
 from fedsim.errors import UserError
 from fedsim.failures import Failure, Failures
 from fedsim.flower import COHORT_SIZE, WEIGHT, record_vector, vector_record
@@ -35,12 +36,16 @@ class Tap(StrategyWrapper):
 def failed_run():
     """Three rounds with everybody invited and `PLAN` going wrong."""
     fleet = Fleet(UPDATES, plan=PLAN)
+    return fleet, *run(fleet.grid)
+
+
+def run(grid):
     tap, recorder = Tap(server_strategy("fixed")), TruthRecorder(3, 4, 3)
     trusted = TrustedAggregation(
         tap, schedule=np.ones((3, 4), dtype=bool), aggregation=Ideal(), truth=recorder
     )
-    trusted.start(fleet.grid, vector_record(np.zeros(3, dtype=np.float32)), num_rounds=3)
-    return fleet, tap, recorder.truth(read_diaries(fleet.grid))
+    trusted.start(grid, vector_record(np.zeros(3, dtype=np.float32)), num_rounds=3)
+    return tap, recorder.truth(read_diaries(grid))
 
 
 def test_the_sum_holds_those_who_delivered(failed_run):
@@ -57,6 +62,22 @@ def test_the_truth_is_what_the_sums_hold_and_the_counts_are_what_devices_trained
     np.testing.assert_array_equal(truth.participation, [[0, 0, 0, 1], [1, 1, 0, 1], [1, 1, 1, 1]])
     np.testing.assert_array_equal(truth.updates, UPDATES)
     assert fleet.counts() == [2, 2, 3, 3]
+
+
+def test_devices_may_be_lent_the_memory_of_their_updates_until_the_next_round():
+    """The inline engine's trainer does that: what it prepares for a round overwrites the round before."""
+    sent = np.random.default_rng(0).integers(0, 100, (3, 4, 3)).astype(np.float32)
+    lent = np.empty((4, 3), dtype=np.float32)
+    grid = InlineGrid(
+        Fleet(lent, plan=PLAN).app, 4, prepare=lambda _, round_index, __: np.copyto(lent, sent[round_index])
+    )
+    tap, truth = run(grid)
+    lent[:] = np.nan
+    joined = truth.participation[:, :, None]
+    np.testing.assert_array_equal(tap.sums, (joined * sent).sum(axis=1))
+    np.testing.assert_allclose(truth.updates, (joined * sent).sum(axis=0) / joined.sum(axis=0), rtol=1e-6)
+    kept = [vector for state in grid.states.values() for vector in state.array_records.values()]
+    assert not any(np.isnan(record["parameters"].numpy()).any() for record in kept)
 
 
 def test_a_round_in_which_everybody_fails_is_empty():

@@ -87,7 +87,7 @@ def test_updates_do_not_depend_on_the_company(model, settings):
     training, start = trainer(model, **settings), first_model(model)
     alone = {client: training.update(client, 5, start) for client in range(8)}
     training.prepare(range(8), 5, start)
-    together = {client: training.update(client, 5, start) for client in range(8)}
+    together = {client: training.update(client, 5, start).copy() for client in range(8)}
     training.prepare([6, 1], 5, start)
     together_with_one = training.update(6, 5, start)
     for client, update in alone.items():
