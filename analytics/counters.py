@@ -35,7 +35,7 @@ def counting_mod(message: Message, context: Context, call_next: ClientAppCallabl
     """A client mod: add one to this device's counter whenever it has trained."""
     reply = call_next(message, context)
     if message.metadata.message_type == "train":
-        _remember(context, total=_counter(context)["total"] + 1)
+        _counter(context)["total"] += 1  # type: ignore[operator]
     return reply
 
 
@@ -59,20 +59,19 @@ def answer_count_queries(app: ClientApp) -> None:
             {
                 "client": client_number(context),
                 "since": counter["answered-rounds"],
-                "count": total - counter["answered-total"],
+                "count": total - counter["answered-total"],  # type: ignore[operator]
                 "total": total,
             }
         )
-        rounds = int(message.content.config_records["question"]["rounds"])  # type: ignore[arg-type]
-        _remember(context, **{"answered-rounds": rounds, "answered-total": total})
+        asked = message.content["question"]
+        assert isinstance(asked, ConfigRecord)
+        counter["answered-rounds"] = int(asked["rounds"])  # type: ignore[arg-type]
+        counter["answered-total"] = total
         return Message(RecordDict({"answer": answer}), reply_to=message)
 
 
-def _counter(context: Context) -> dict[str, int]:
+def _counter(context: Context) -> MetricRecord:
+    """Participations in all, and when the device last answered, with how many; changed in their place."""
     if _STATE not in context.state:
-        return {"total": 0, "answered-total": 0, "answered-rounds": 0}
-    return {key: int(value) for key, value in metrics_in(context.state, _STATE).items()}  # type: ignore[arg-type]
-
-
-def _remember(context: Context, **changes: int) -> None:
-    context.state[_STATE] = MetricRecord({**_counter(context), **changes})
+        context.state[_STATE] = MetricRecord({"total": 0, "answered-total": 0, "answered-rounds": 0})
+    return metrics_in(context.state, _STATE)
