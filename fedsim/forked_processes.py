@@ -24,9 +24,10 @@ class ForkedProcesses(Generic[Task]):
     """`size` processes, this one among them, that do `work` on the tasks they are given.
 
     The others are forked off when there is first more than one task, so that small runs do not pay for
-    them, and inherit everything that `work` refers to. Results go into shared memory: what is sent over the
-    pipes is tasks, which have to be small. Forking is safe because torch runs one thread in this project;
-    where there is no fork to rely on (anywhere but on Linux) there is no process but this one.
+    them. They inherit everything that `work` refers to, as the first task leaves it. Results go into shared
+    memory: what is sent over the pipes is tasks, which have to be small. Forking is safe because torch runs
+    one thread in this project; where there is no fork to rely on (anywhere but on Linux) there is no process
+    but this one.
     """
 
     def __init__(self, size: int, work: Callable[[Task], None]) -> None:
@@ -36,9 +37,12 @@ class ForkedProcesses(Generic[Task]):
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Do all tasks; which process does which depends on their order alone."""
-        if len(tasks) > 1 and not self._pipes:
-            self._pipes = [self._fork() for _ in range(self._size - 1)]
         own, *others = (tasks[first :: self._size] for first in range(self._size))
+        if len(tasks) > 1 and self._size > 1 and not self._pipes:
+            # What the first task loads, compiles and allocates once and for all, the others inherit.
+            self._work(own[0])
+            own = own[1:]
+            self._pipes = [self._fork() for _ in range(self._size - 1)]
         busy = [(pipe, share) for pipe, share in zip(self._pipes, others, strict=False) if share]
         for pipe, share in busy:
             pipe.send(share)

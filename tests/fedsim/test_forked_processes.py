@@ -27,6 +27,19 @@ def test_all_tasks_are_done_in_as_many_processes(size):
     workers.close()
 
 
+def test_what_the_first_task_leaves_behind_is_inherited():
+    known, found = set(), shared(3)
+
+    def work(task):
+        known.add(task)
+        found[task] = len(known)
+
+    workers = ForkedProcesses(3, work)
+    workers.run(range(3))
+    workers.close()
+    assert found.tolist() == [1, 2, 2]
+
+
 def test_one_task_needs_no_other_process():
     done = shared(1)
     workers = ForkedProcesses(4, lambda task: done.__setitem__(task, os.getpid()))
