@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
-from fedsim.pixels import scaled_
 from fedsim.stacked.activation import Activation
+from fedsim.stacked.developing import develop
 from fedsim.stacked.layer import Workspace
 from fedsim.stacked.parameter import Descent, Parameter
 from fedsim.stacked.source import Holdings
@@ -41,6 +39,7 @@ class FirstLinear:
         self._copies, self._place, self._shape = copies, place, shape
         self._bias, self._activation, self._descent = bias, activation, descent
         self._space = Workspace()
+        self._x: torch.Tensor | None = None
         self._first_weights = torch.zeros(shape)
         self._with_weights: dict[int, torch.Tensor] = {}
         self._with_images: dict[int, torch.Tensor] = {}
@@ -56,13 +55,13 @@ class FirstLinear:
         if len(self._with_images) * numbers > _KEPT:
             self._with_images.clear()
             self._with_weights.clear()
-        for client in owned.clients:
+        self._owned, self._x = owned, None
+        for place, client in enumerate(owned.clients):
             if client not in self._with_weights:
-                x = self._pixels(owned, [client])
+                x = self._images()[place]
                 self._with_weights[client] = x @ weights.T
                 if client not in self._with_images:
                     self._with_images[client] = x @ x.T
-        self._owned = owned
         self._at_start = torch.cat([self._with_weights[client] for client in owned.clients])
         self._products = torch.cat([self._with_images[client] for client in owned.clients])
         self._learned = torch.zeros(self._copies, owned.size, outputs)
@@ -94,11 +93,13 @@ class FirstLinear:
     def progress(self, *, out: torch.Tensor) -> None:
         """Cᵀ X, at its place in `out` (copies, dim)."""
         mine = out[..., self._place].view(len(out), *self._shape)
-        x = self._pixels(self._owned, self._owned.clients)
-        torch.bmm(self._learned.mT, x.view(self._copies, self._owned.size, -1), out=mine)
+        torch.bmm(self._learned.mT, self._images(), out=mine)
 
-    def _pixels(self, owned: Holdings, clients: Sequence[int]) -> torch.Tensor:
-        """(clients × n, inputs) their images."""
-        chosen = torch.cat([owned.positions[client] for client in clients])
-        pixels = owned.images.flatten(1).index_select(0, chosen)
-        return scaled_(self._space.room("pixels", *pixels.shape).copy_(pixels))
+    def _images(self) -> torch.Tensor:
+        """(copies, n, inputs) the owned images, developed when somebody first wants them in a round."""
+        if self._x is None:
+            images, chosen = self._owned.images.flatten(1), self._owned.all_positions
+            developed = self._space.room("x", len(chosen), images.shape[1])
+            develop(images.numpy(), chosen.numpy(), developed.numpy())
+            self._x = developed.view(self._copies, self._owned.size, -1)
+        return self._x
