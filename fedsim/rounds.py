@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+import numba
 import numpy as np
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -95,9 +96,16 @@ def _sum(updates: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
         stretch = slice(begin, begin + _STRETCH)
         exact = updates[0][stretch].astype(np.float64)
         for update in updates[1:]:
-            exact += update[stretch]
+            _add(exact, update[stretch])
         total[stretch] = exact
     return total
+
+
+@numba.njit(nogil=True, cache=True)
+def _add(to: NDArray[np.float64], vector: NDArray[np.float32]) -> None:
+    """`to += vector`, without converting the vector first as NumPy does."""
+    for i in range(len(to)):
+        to[i] += vector[i]
 
 
 def _weight(reply: Message) -> float:
