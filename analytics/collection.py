@@ -12,6 +12,7 @@ from flwr.serverapp.strategy import Strategy
 from analytics.counters import enrolment, question
 from analytics.questions import Questions
 from analytics.report import ParticipationReport
+from fedsim.flower import metrics_in
 from fedsim.wrapper import StrategyWrapper
 
 
@@ -42,7 +43,7 @@ class CountCollector(StrategyWrapper):
         """Note the answers; what was lost on the way is a window without a count."""
         cumulative = self._questions.cumulative
         for reply in replies:
-            answer = reply.content.metric_records["answer"]
+            answer = metrics_in(reply.content, "answer")
             client, since, count, total = (int(answer[key]) for key in ("client", "since", "count", "total"))  # type: ignore[arg-type]
             start, told = (0, total) if cumulative else (since, count)
             heard = self._questions.heard[server_round - 1, client]

@@ -19,7 +19,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedsim.flower import client_number, grown, metrics_in, parameters_of, round_number
+from fedsim.flower import add_to, client_number, metrics_in, parameters_of, round_number
 
 _READ, _STRIKE = "read_diary", "strike_diary"
 _TOTAL, _LATEST, _NOTES = "diary-total", "diary-latest", "diary-notes"
@@ -73,8 +73,7 @@ def settle(context: Context) -> None:
     notes = _notes(context)
     if notes[_LATEST_ROUND] == _NO_ROUND:
         return
-    latest = parameters_of(context.state.pop(_LATEST))
-    context.state[_TOTAL] = grown(context.state.get(_TOTAL), latest)
+    add_to(context.state, _TOTAL, parameters_of(context.state.pop(_LATEST)))
     notes[_LATEST_ROUND] = _NO_ROUND
     notes[_ROUNDS] += 1  # type: ignore[operator]
 

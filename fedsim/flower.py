@@ -99,19 +99,18 @@ class _Sum(LazyArray):
         super().__init__(self.total)
 
 
-def grown(record: object | None, vector: NDArray[np.float32]) -> ArrayRecord:
-    """The record of a sum, or of none yet, with a vector added to it.
-
-    The record is not to be used any more: a sum that has not travelled since it was made grows in its place.
-    """
-    if record is None:
-        return _flat_record(_Sum(vector))
+def add_to(records: RecordDict, key: str, vector: NDArray[np.float32]) -> None:
+    """Add a vector to the sum under a key, which is begun if there is none, and grows in its place."""
+    if key not in records:
+        records[key] = _flat_record(_Sum(vector))
+        return
+    record = records[key]
     assert isinstance(record, ArrayRecord)
     kept = record[PARAMETERS]
     if not isinstance(kept, _Sum):
-        kept = _Sum(parameters_of(record))
+        # It has travelled since it was made, as in a checkpoint.
+        kept = record[PARAMETERS] = _Sum(parameters_of(record))
     kept.total += vector
-    return _flat_record(kept)
 
 
 def vector_record(vector: NDArray[np.float32]) -> ArrayRecord:
