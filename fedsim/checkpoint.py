@@ -35,8 +35,8 @@ class Checkpoint:
 
     `model` (dim,) is the server's; `participation` (rounds, clients) who was in the sums so far; `answers`
     (client, start, stop, count or None) what telemetry has collected; `devices` what each node remembers,
-    single updates included, so nobody but the simulator may read it. The server's strategy has no other
-    state. `data` is the fingerprint of the images that everything was trained on.
+    the sum of its own updates included, so nobody but the simulator may read it. The server's strategy has
+    no other state. `data` is the fingerprint of the images that everything was trained on.
     """
 
     rounds: int
