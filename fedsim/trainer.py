@@ -105,8 +105,7 @@ class Trainer:
 
         Those of the last call are gone then, whoever has been lent them.
         """
-        if start is not self._sent:
-            self._start[:] = self._sent = start
+        self._start[:] = self._sent = start
         trains = self.settings.failures.trains
         training = [client for client in clients if trains(self.seed, client, round_index)]
         if self._spool is not None:

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-import numba
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from fedsim.pixels import scaled_
+from fedsim.stacked.developing import develop
 from fedsim.stacked.layer import Workspace
 
 
@@ -81,10 +78,9 @@ class Album:
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         """(copies, length, channels, height, width) pixels from -1 to 1."""
-        images = self._owned.images
-        chosen = self._owned.all_positions[batch]
-        pixels = self._space.room("pixels", len(chosen), *images.shape[1:])
-        _develop(images.numpy(), chosen.numpy(), _LEVELS, pixels.numpy())
+        images, chosen = self._owned.images, self._owned.all_positions[batch]
+        pixels = self._space.room("pixels", len(chosen), images[0].numel())
+        develop(images.flatten(1).numpy(), chosen.numpy(), pixels.numpy())
         return pixels.view(self._copies, -1, *images.shape[1:])
 
     def backward(self, gradient: torch.Tensor) -> None:
@@ -92,21 +88,3 @@ class Album:
 
     def progress(self, *, out: torch.Tensor) -> None:
         """There is nothing to learn."""
-
-
-_LEVELS = scaled_(torch.arange(256, dtype=torch.float32)).numpy()
-"""What each byte is as a pixel."""
-
-
-@numba.njit(nogil=True, cache=True)
-def _develop(
-    images: NDArray[np.uint8],
-    chosen: NDArray[np.int64],
-    levels: NDArray[np.float32],
-    out: NDArray[np.float32],
-) -> None:
-    """`out` (chosen, …): the chosen images' pixels, in one go; torch takes four, and selects byte by byte."""
-    for row in range(len(chosen)):
-        image, pixels = images[chosen[row]].ravel(), out[row].ravel()
-        for i in range(len(image)):
-            pixels[i] = levels[image[i]]
