@@ -48,6 +48,34 @@ class Pooled(NamedTuple):
     """Where each comes from: the upper left corner of its patch, counted along a plane of the image."""
 
 
+@_inlined
+def _add_shifted(seen: Floats, one: Floats, two: Floats, first: Floats, second: Floats, wide: int) -> None:
+    """Add a line of one kernel times the image to one output plane, and that of another to another."""
+    for i in range(len(first)):
+        to_first, to_second = first[i], second[i]
+        for right in range(wide):
+            to_first += one[right] * seen[i + right]
+            to_second += two[right] * seen[i + right]
+        first[i], second[i] = to_first, to_second
+
+
+@_inlined
+def _choose(found: Floats, pool: int, width: int, values: Floats, places: NDArray[np.uint32]) -> None:
+    """The largest of each block of an output plane, the first of those that are alike, and where it is."""
+    rows, columns = values.shape
+    for row in range(rows):
+        for column in range(columns):
+            corner = pool * (row * width + column)
+            best, place = found[corner], corner
+            for down in range(pool):
+                for right in range(pool):
+                    rival = corner + down * width + right
+                    place = rival if found[rival] > best else place
+                    best = max(found[rival], best)
+            values[row, column] = best
+            places[row, column] = place
+
+
 @cache
 def pooled_correlation(wide: int, pool: int) -> Callable[[Floats, Kernels, Pooled], None]:
     """`correlate(x, kernels, out)` for kernels of this width: its loops over constants can be unrolled.
@@ -55,30 +83,6 @@ def pooled_correlation(wide: int, pool: int) -> Callable[[Floats, Kernels, Poole
     `out` gets the largest output of each `pool` × `pool` block, for images `x` (copies, batch, channels,
     height, width).
     """
-
-    @_inlined
-    def add_shifted(seen: Floats, one: Floats, two: Floats, first: Floats, second: Floats) -> None:
-        for i in range(len(first)):
-            to_first, to_second = first[i], second[i]
-            for right in range(wide):
-                to_first += one[right] * seen[i + right]
-                to_second += two[right] * seen[i + right]
-            first[i], second[i] = to_first, to_second
-
-    @_inlined
-    def choose(found: Floats, width: int, values: Floats, places: NDArray[np.uint32]) -> None:
-        rows, columns = values.shape
-        for row in range(rows):
-            for column in range(columns):
-                corner = pool * (row * width + column)
-                best, place = found[corner], corner
-                for down in range(pool):
-                    for right in range(pool):
-                        rival = corner + down * width + right
-                        place = rival if found[rival] > best else place
-                        best = max(found[rival], best)
-                values[row, column] = best
-                places[row, column] = place
 
     @_compiled
     def correlate(x: Floats, kernels: Kernels, out: Pooled) -> None:
@@ -101,16 +105,16 @@ def pooled_correlation(wide: int, pool: int) -> Callable[[Floats, Kernels, Poole
                         for down in range(high):
                             begin = (channel * height + down) * width
                             one, two = weight[output, channel, down], weight[other, channel, down]
-                            add_shifted(image[begin : begin + span + wide], one, two, sums[0], sums[1])
+                            _add_shifted(image[begin : begin + span + wide], one, two, sums[0], sums[1], wide)
                     for each in range(output, other + 1):
                         values, places = out.values[copy, number, each], out.places[copy, number, each]
-                        choose(sums[each - output], width, values, places)
+                        _choose(sums[each - output], pool, width, values, places)
 
     return cast("Callable[[Floats, Kernels, Pooled], None]", correlate)
 
 
 @_inlined
-def add_run(to: Floats, at: int, factor: np.float32, of: Floats, begin: int, length: int) -> None:
+def _add_run(to: Floats, at: int, factor: np.float32, of: Floats, begin: int, length: int) -> None:
     """`to[at : at + length] += factor * of[begin : begin + length]`, for a length of whole vectors."""
     for step in range(0, length, 8):
         add_eight(to, at + step, factor, of, begin + step)
@@ -151,9 +155,9 @@ def pull_back(above: Pooled, x: Floats, weight: Floats, by: Kernels, below: Floa
                     if gradient[pixel] != 0:
                         for down in range(high):
                             begin = (places[pixel] + down * width) * channels
-                            add_run(by_kernel, down * run, gradient[pixel], image, begin, run)
+                            _add_run(by_kernel, down * run, gradient[pixel], image, begin, run)
                             if below.size:
-                                add_run(by_image, begin, gradient[pixel], kernel, down * run, run)
+                                _add_run(by_image, begin, gradient[pixel], kernel, down * run, run)
             if below.size:
                 for channel in range(channels):
                     flat = below[copy, number, channel].ravel()
