@@ -39,7 +39,6 @@ class FirstLinear:
         self._copies, self._place, self._shape = copies, place, shape
         self._bias, self._activation, self._descent = bias, activation, descent
         self._space = Workspace()
-        self._x: torch.Tensor | None = None
         self._first_weights = torch.zeros(shape)
         self._with_weights: dict[int, torch.Tensor] = {}
         self._with_images: dict[int, torch.Tensor] = {}
@@ -55,13 +54,14 @@ class FirstLinear:
         if len(self._with_images) * numbers > _KEPT:
             self._with_images.clear()
             self._with_weights.clear()
-        self._owned, self._x = owned, None
-        for place, client in enumerate(owned.clients):
+        for client in owned.clients:
             if client not in self._with_weights:
-                x = self._images()[place]
+                # By itself and always in the same place: who was seen when must not show in the last digits.
+                x = self._images(owned, owned.positions[client])
                 self._with_weights[client] = x @ weights.T
                 if client not in self._with_images:
                     self._with_images[client] = x @ x.T
+        self._owned = owned
         self._at_start = torch.cat([self._with_weights[client] for client in owned.clients])
         self._products = torch.cat([self._with_images[client] for client in owned.clients])
         self._learned = torch.zeros(self._copies, owned.size, outputs)
@@ -93,13 +93,12 @@ class FirstLinear:
     def progress(self, *, out: torch.Tensor) -> None:
         """Cᵀ X, at its place in `out` (copies, dim)."""
         mine = out[..., self._place].view(len(out), *self._shape)
-        torch.bmm(self._learned.mT, self._images(), out=mine)
+        x = self._images(self._owned, self._owned.all_positions)
+        torch.bmm(self._learned.mT, x.view(self._copies, self._owned.size, -1), out=mine)
 
-    def _images(self) -> torch.Tensor:
-        """(copies, n, inputs) the owned images, developed when somebody first wants them in a round."""
-        if self._x is None:
-            images, chosen = self._owned.images.flatten(1), self._owned.all_positions
-            developed = self._space.room("x", len(chosen), images.shape[1])
-            develop(images.numpy(), chosen.numpy(), developed.numpy())
-            self._x = developed.view(self._copies, self._owned.size, -1)
-        return self._x
+    def _images(self, owned: Holdings, chosen: torch.Tensor) -> torch.Tensor:
+        """(chosen, inputs) what the network sees of them."""
+        images = owned.images.flatten(1)
+        x = self._space.room("x", len(chosen), images.shape[1])
+        develop(images.numpy(), chosen.numpy(), x.numpy())
+        return x

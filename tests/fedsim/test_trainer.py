@@ -156,6 +156,19 @@ def test_any_number_of_processes_gives_the_same_bytes(model):
     assert updates[1] == updates[2] == updates[3]
 
 
+def test_what_was_trained_before_leaves_no_trace():
+    """Products with the images are kept, and a run that goes on after a kill has not kept them."""
+    model = Mlp(hidden=16)
+    first, start = trainer(model), first_model(model)
+    for round_index, (clients, sent) in enumerate([([0, 1, 2, 6], start), (range(8), 2 * start)]):
+        first.prepare(clients, round_index, sent)
+    second = trainer(model)
+    for training in (first, second):
+        training.prepare([6, 1, 5], 2, start)
+    for client in (6, 1, 5):
+        assert first.update(client, 2, start).tobytes() == second.update(client, 2, start).tobytes()
+
+
 def test_what_was_prepared_is_for_one_model_and_round_only():
     model = Mlp(hidden=4)
     training, start = trainer(model), first_model(model)
