@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from attacks.disaggregation.attribution import attribute
 from attacks.disaggregation.block_workers import BlockWorkers, Threads
 from attacks.disaggregation.certificate import unique
+from attacks.disaggregation.choosing import possible, weights
+from attacks.disaggregation.listing import MOST_LISTED, Listing
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.rivals import Rivals
@@ -24,6 +26,11 @@ CLEAR = 0.3
 """Under noise: distance² relative to that of a random column with the same counts; wrong columns that a
 solver settles on come down to about twice this, right ones stay below until the method fails."""
 
+MEETS_ALL = 0.99
+"""Confidence in a column that meets every constraint of a client, if no other is known that does."""
+
+MOST_MESSAGES = 1 << 26
+"""Numbers between lists and rounds beyond which the lists are not weighed."""
 EVEN = 0.5
 """Probability from which a column is called likely."""
 
@@ -75,6 +82,14 @@ def out_of_reach(problem: DisaggregationProblem, subspace: Subspace) -> NDArray[
     return determined(problem)
 
 
+def _holds_all(problem: DisaggregationProblem, subspace: Subspace) -> bool:
+    """Whether the space is sure to hold every client's column.
+
+    If A's rank is the number of clients that can have taken part, then col A = col P.
+    """
+    return subspace.rank == active_clients(problem, subspace)
+
+
 def active_clients(problem: DisaggregationProblem, subspace: Subspace) -> int:
     """Number of clients that can have taken part: all but those whose counts say never."""
     return subspace.num_clients - int((np.nan_to_num(problem.windows.known(), nan=1) == 0).all(axis=1).sum())
@@ -101,9 +116,7 @@ def excludes(bound: float, subspace: Subspace, rounds: int) -> bool:
 
 def expected_residual(problem: DisaggregationProblem, subspace: Subspace) -> NDArray[np.float64]:
     """(K,) mean squared distance of a random column with the client's counts: the yardstick under noise."""
-    rates = problem.windows.rates()
-    known = ~np.isnan(rates)
-    mean = np.where(known, rates, rates[known].mean() if known.any() else 0.5)
+    mean = problem.windows.expected()
     outside = 1 - np.einsum("ij,ij->i", subspace.basis, subspace.basis)
     expected = subspace.residual(mean) + (mean * (1 - mean)) @ outside
     return np.asarray(np.maximum(expected, np.finfo(np.float64).tiny))
@@ -137,7 +150,10 @@ def judge(
     residual = subspace.residual(columns[rows])
     if subspace.exact:
         near = _lies_in(subspace, columns[rows], residual)
-        outcome, chance = (Outcome.CONSISTENT if windows.exact else Outcome.LIKELY), np.full(len(rows), 0.99)
+        outcome, chance = (
+            (Outcome.CONSISTENT if windows.exact else Outcome.LIKELY),
+            np.full(len(rows), MEETS_ALL),
+        )
     elif belief is not None:
         near, outcome, chance = belief[rows] >= EVEN, Outcome.LIKELY, belief[rows]
     else:
@@ -149,16 +165,18 @@ def judge(
     met = windows.of(rows).meet(columns[rows])
     rows, chance = rows[met], chance[met]
     verdict.give(rows, outcome, chance)
-    # Rank A = number of clients that can have taken part: then col A = col P holds every column.
-    if subspace.exact and windows.exact and subspace.rank == active_clients(problem, subspace):
-        proved = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)
-        if prove and not proved.all():
-            open_ = rows[~proved]
-            proved[~proved] = unique(
-                columns[open_], windows.of(open_), subspace.sharpened(), workers or Threads()
-            )
-        verdict.give(rows[proved], Outcome.PROVED, 1.0)
     verdict.give(np.flatnonzero(fixed), Outcome.PROVED, 1.0)
+    if subspace.exact and windows.exact:
+        own = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)
+        if _holds_all(problem, subspace):
+            verdict.give(rows[own], Outcome.PROVED, 1.0)
+        if prove and not out_of_reach(problem, subspace).all() and (verdict.outcome != Outcome.PROVED).any():
+            sharp = subspace.sharpened()
+            if _holds_all(problem, subspace):
+                open_ = rows[~own]
+                proved = unique(columns[open_], windows.of(open_), sharp, workers or Threads())
+                verdict.give(open_[proved], Outcome.PROVED, 1.0)
+            _settle_by_lists(problem, sharp, columns, verdict)
     _settle_duplicates(problem, subspace, columns, verdict)
     unresolved = verdict.outcome == Outcome.UNRESOLVED
     verdict.reason[unresolved & (verdict.reason == "")] = _why(problem, subspace)
@@ -207,12 +225,69 @@ class _Verdict:
 
     def give(
         self,
-        clients: NDArray[np.intp],
+        clients: NDArray[np.intp] | int,
         outcome: Outcome,
         confidence: float | NDArray[np.float64],
         reason: str = "",
     ) -> None:
         self.outcome[clients], self.confidence[clients], self.reason[clients] = outcome, confidence, reason
+
+
+def _settle_by_lists(
+    problem: DisaggregationProblem, subspace: Subspace, columns: NDArray[np.uint8], verdict: _Verdict
+) -> None:
+    """Clients without a proof, but with a list of all columns that they can have: the likeliest, in place.
+
+    If only one is possible that is a proof. Of several that are equally likely the solver's find stays.
+    """
+    listing = Listing(problem.windows, subspace)
+    every = {k: listing.columns(k) for k in np.flatnonzero(verdict.outcome != Outcome.PROVED).tolist()}
+    for client in (k for k, listed in every.items() if listed is not None and len(listed) == MOST_LISTED):
+        verdict.give(client, Outcome.UNRESOLVED, 1 / MOST_LISTED, _several(f"{MOST_LISTED} or more"))
+    lists = {k: listed for k, listed in every.items() if listed is not None and 0 < len(listed) < MOST_LISTED}
+    for client, (options, weight) in _weighed(problem, subspace, lists, columns, verdict).items():
+        likeliest = weight >= weight.max() - 1e-9
+        own = likeliest & (options == columns[client]).all(axis=1)
+        columns[client] = options[np.argmax(own if own.any() else likeliest)]
+        if len(options) == 1 and _holds_all(problem, subspace):
+            verdict.give(client, Outcome.PROVED, 1.0)
+        else:
+            outcome = Outcome.CONSISTENT if weight.max() >= EVEN else Outcome.UNRESOLVED
+            reason = _several(str(len(options))) if len(options) > 1 else ""
+            verdict.give(client, outcome, min(float(weight.max()), MEETS_ALL), reason)
+
+
+def _several(number: str) -> str:
+    return f"{number} columns meet every constraint of this client"
+
+
+def _weighed(
+    problem: DisaggregationProblem,
+    subspace: Subspace,
+    lists: dict[int, NDArray[np.uint8]],
+    columns: NDArray[np.uint8],
+    verdict: _Verdict,
+) -> dict[int, tuple[NDArray[np.uint8], NDArray[np.float64]]]:
+    """The lists without what cohort sizes rule out, with the probabilities of the columns in them.
+
+    All are alike where sizes are not known, or not those of the clients that have counts, or contradict them.
+    """
+    alike = {k: (listed, np.full(len(listed), 1 / len(listed))) for k, listed in lists.items()}
+    windows, sizes = problem.windows, problem.cohort_sizes
+    if not lists or sizes is None or subspace.num_clients != windows.clients:
+        return alike
+    unlisted = np.isin(np.arange(windows.clients), list(lists), invert=True)
+    proved = verdict.outcome == Outcome.PROVED
+    left = np.asarray(sizes, dtype=np.int64) - columns[proved].sum(axis=0, dtype=np.int64)
+    shorter = possible(list(lists.values()), left)
+    if shorter is None:
+        return alike
+    believed = unlisted & ~proved & (verdict.outcome != Outcome.UNRESOLVED)
+    left -= columns[believed].sum(axis=0, dtype=np.int64)
+    others = windows.expected()[unlisted & (verdict.outcome == Outcome.UNRESOLVED)]
+    if left.min() < 0 or len(lists) * left.max() * len(left) > MOST_MESSAGES:
+        return {k: (a, np.full(len(a), 1 / len(a))) for k, a in zip(lists, shorter, strict=True)}
+    return dict(zip(lists, zip(shorter, weights(shorter, left, others), strict=True), strict=True))
 
 
 def _settle_duplicates(

@@ -139,6 +139,12 @@ class Windows:
         rates = mean + trust * (self.count / np.maximum(lengths, 1) - mean)
         return self.spread(np.clip(rates, 0, 1))
 
+    def expected(self) -> NDArray[np.float64]:
+        """(K, rounds) the chance of taking part by the counts; the overall rate where they are silent."""
+        rates = self.rates()
+        known = ~np.isnan(rates)
+        return np.where(known, rates, rates[known].mean() if known.any() else 0.5)
+
     def known(self) -> NDArray[np.float32]:
         """(K, rounds) entries that the exact counts fix: 0 or 1; NaN elsewhere."""
         lengths = np.broadcast_to(self.lengths, self.count.shape)

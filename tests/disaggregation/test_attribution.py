@@ -108,6 +108,7 @@ def test_repair_finds_what_projections_missed(monkeypatch):
     )
     monkeypatch.setattr("attacks.disaggregation.solvers.auto.FEW", 1)
     monkeypatch.setattr("attacks.disaggregation.lattice.available", lambda: False)
+    monkeypatch.setattr("attacks.disaggregation.listing.MOST_PER_HALF", 0)
     case = planted(5, clients=16, rounds=40, window=8)
     without = disaggregate(case.problem, Auto(repair_time_limit_s=0), rng=np.random.default_rng(0))
     # Seconds of the clock, which a busy machine has fewer of.

@@ -20,14 +20,14 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from attacks.disaggregation.affine import AffineSpace
 from attacks.disaggregation.attribution import Pool
 from attacks.disaggregation.block_workers import BlockWorkers, Threads
+from attacks.disaggregation.listing import Listing
 from attacks.disaggregation.peeling import Peeling
 from attacks.disaggregation.points import Points, joined
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.recovery import Columns
 from attacks.disaggregation.rivals import Rivals
 from attacks.disaggregation.subspace import Subspace, row_blocks
-from attacks.disaggregation.verdict import Candidates, judge, out_of_reach
-from attacks.disaggregation.windows import Windows
+from attacks.disaggregation.verdict import Candidates, judge, out_of_reach, resolved
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
 
@@ -56,8 +56,10 @@ class Projection(Settings):
     narrow optimum; 0 switches them off), `patience` the iterations without a new column before the batch
     changes its weight and, after a full cycle, starts anew; `max_iterations` bounds the work, though a
     search that finds nothing new gives up long before. With `prove`, certificates of uniqueness are sought
-    for the columns found, which takes about as long as finding them. `workers` do the first iterations, in
-    blocks of clients, and the proofs; the result does not depend on them.
+    for the columns found, which takes about as long as finding them, and where there is none all columns
+    that a client can have are listed, if it has few ones; without, nobody asks whether there are others, and
+    confidence is .99 for all. `workers` do the first iterations, in blocks of clients, and the proofs; the
+    result does not depend on them.
     """
 
     name: Literal["projection"] = "projection"
@@ -93,6 +95,12 @@ class Projection(Settings):
         wanted = np.flatnonzero(~out_of_reach(problem, subspace))
         if len(wanted):
             _Search(problem, subspace, self, rng).run(wanted, found, progress)
+        if subspace.exact and problem.windows.exact and self.prove:
+            listing = Listing(problem.windows, subspace)
+            for client in wanted[~resolved(subspace, found)[wanted]].tolist():
+                listed = listing.columns(client)
+                if listed is not None and len(listed):
+                    found.columns[client] = listed[0]
         if not subspace.exact:
             rivals = Rivals(problem.windows, subspace)
             for client in wanted.tolist():
@@ -112,7 +120,7 @@ class _Search:
     ) -> None:
         windows = problem.windows
         self.windows, self.settings, self.rng = windows, settings, rng
-        self.expected = expected_participation(windows)
+        self.expected = windows.expected().astype(np.float32)
         self.space = AffineSpace(windows, subspace)
         self.peeling = Peeling(self.space, self.expected)
         self.pool = Pool(windows, subspace, attributed=not self.space.cut)
@@ -259,11 +267,3 @@ def _search_block(
         if not len(points):
             break
     return _Block(np.concatenate(done), np.concatenate(found), points, Q.astype(np.uint8), distance)
-
-
-def expected_participation(windows: Windows) -> NDArray[np.float32]:
-    """(K, rounds) the chance of taking part by the counts; the overall rate where they are silent."""
-    rates = windows.rates()
-    known = ~np.isnan(rates)
-    rate = rates[known].mean() if known.any() else 0.5
-    return np.where(known, rates, rate).astype(np.float32)
