@@ -9,7 +9,9 @@ from 1 to 4 times an update, both log-uniform, so that some are easy and some ho
     half      every other count is missing;
     coarse    counts over 16 rounds at the rate .3: hardly any window is empty;
     noisy     counts with errors of standard deviation .5;
-    moving    updates drift: over all rounds the correlation falls to 1/e.
+    moving    updates drift: over all rounds the correlation falls to 1/e;
+    few       no noise, but 64 clients × 96 rounds, rate .05, counts over 10 rounds: several columns may fit;
+    fewer     the same with 72 rounds.
 
 `auto` attacks each. Printed for every kind: columns by confidence, their mean confidence, and how many are
 right.
@@ -29,7 +31,7 @@ from numpy.typing import NDArray
 from analytics import windowed_counts
 from attacks.disaggregation import DisaggregationProblem, disaggregate
 
-CLIENTS, ROUNDS, DIM, QUIET, LOUD = 24, 96, 800, 1.0, 4.0
+DIM, QUIET, LOUD = 800, 1.0, 4.0
 LEVELS = (0.0, 0.2, 0.5, 0.8, 0.95, 0.99, 1.0)
 
 
@@ -37,8 +39,11 @@ LEVELS = (0.0, 0.2, 0.5, 0.8, 0.95, 0.99, 1.0)
 class Kind:
     """How participation, counts and updates of a problem are drawn."""
 
+    clients: int = 24
+    rounds: int = 96
     rate: float = 0.12
     window: int = 8
+    noise: bool = True
     known: float = 1.0
     count_sd: float = 0.0
     drift: float = 0.0
@@ -50,23 +55,26 @@ KINDS = {
     "coarse": Kind(rate=0.3, window=16),
     "noisy": Kind(count_sd=0.5),
     "moving": Kind(drift=1.0),
+    "few": Kind(64, 96, rate=0.05, window=10, noise=False),
+    "fewer": Kind(64, 72, rate=0.05, window=10, noise=False),
 }
 
 
 def planted(kind: Kind, rng: np.random.Generator) -> tuple[DisaggregationProblem, NDArray[np.uint8]]:
     """A problem and its answer."""
     sd = np.exp(rng.uniform(np.log(QUIET), np.log(LOUD)))
-    P = (rng.random((ROUNDS, CLIENTS)) < kind.rate).astype(np.uint8)
-    norm = np.exp(rng.uniform(0, np.log(2), (CLIENTS, 1)))
-    G = norm * rng.standard_normal((CLIENTS, DIM))
-    keep = np.exp(-kind.drift / ROUNDS)
-    A = np.empty((ROUNDS, DIM))
-    for r in range(ROUNDS):
+    P = (rng.random((kind.rounds, kind.clients)) < kind.rate).astype(np.uint8)
+    norm = np.exp(rng.uniform(0, np.log(2), (kind.clients, 1)))
+    G = norm * rng.standard_normal((kind.clients, DIM))
+    keep = np.exp(-kind.drift / kind.rounds)
+    A = np.empty((kind.rounds, DIM))
+    for r in range(kind.rounds):
         A[r] = P[r] @ G
         if kind.drift:
             G = keep * G + np.sqrt(1 - keep**2) * norm * rng.standard_normal(G.shape)
     sizes = P.sum(axis=1)
-    A += sd * np.sqrt(sizes)[:, None] * rng.standard_normal(A.shape)
+    if kind.noise:
+        A += sd * np.sqrt(sizes)[:, None] * rng.standard_normal(A.shape)
     report = windowed_counts(P, kind.window)
     count = report.count + kind.count_sd * rng.standard_normal(len(report.count))
     count[rng.random(len(count)) >= kind.known] = np.nan

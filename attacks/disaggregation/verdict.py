@@ -29,6 +29,11 @@ solver settles on come down to about twice this, right ones stay below until the
 MEETS_ALL = 0.99
 """Confidence in a column that meets every constraint of a client, if no other is known that does."""
 
+BENEFIT = 4
+"""So many clients with a column of their own are supposed besides those that are known to have one or not."""
+SURELY = 0.9
+"""Chance that there is no other column from which nothing is said about it."""
+NOT_ALONE = "other columns may meet every constraint of this client, as they do of others"
 MOST_MESSAGES = 1 << 26
 """Numbers between lists and rounds beyond which the lists are not weighed."""
 EVEN = 0.5
@@ -242,9 +247,11 @@ def _settle_by_lists(
     """
     listing = Listing(problem.windows, subspace)
     every = {k: listing.columns(k) for k in np.flatnonzero(verdict.outcome != Outcome.PROVED).tolist()}
-    for client in (k for k, listed in every.items() if listed is not None and len(listed) == MOST_LISTED):
+    lists = {k: listed for k, listed in every.items() if listed is not None and len(listed)}
+    _doubt_unlisted(problem, columns, [k for k in every if k not in lists], lists, verdict)
+    for client in (k for k, listed in lists.items() if len(listed) == MOST_LISTED):
         verdict.give(client, Outcome.UNRESOLVED, 1 / MOST_LISTED, _several(f"{MOST_LISTED} or more"))
-    lists = {k: listed for k, listed in every.items() if listed is not None and 0 < len(listed) < MOST_LISTED}
+    lists = {k: listed for k, listed in lists.items() if len(listed) < MOST_LISTED}
     for client, (options, weight) in _weighed(problem, subspace, lists, columns, verdict).items():
         likeliest = weight >= weight.max() - 1e-9
         own = likeliest & (options == columns[client]).all(axis=1)
@@ -255,6 +262,32 @@ def _settle_by_lists(
             outcome = Outcome.CONSISTENT if weight.max() >= EVEN else Outcome.UNRESOLVED
             reason = _several(str(len(options))) if len(options) > 1 else ""
             verdict.give(client, outcome, min(float(weight.max()), MEETS_ALL), reason)
+
+
+def _doubt_unlisted(
+    problem: DisaggregationProblem,
+    columns: NDArray[np.uint8],
+    clients: list[int],
+    lists: dict[int, NDArray[np.uint8]],
+    verdict: _Verdict,
+) -> None:
+    """The `clients` whose columns are too many for a list: as likely as others' to be the only one.
+
+    And if several clients have the same counts, their columns can be exchanged.
+    """
+    proved = BENEFIT + int((verdict.outcome[~determined(problem)] == Outcome.PROVED).sum())
+    alone = (proved + sum(1 / len(listed) for listed in lists.values())) / (proved + len(lists))
+    held: dict[bytes, set[bytes]] = {}
+    resolved = [k for k in clients if verdict.outcome[k] != Outcome.UNRESOLVED]
+    counts = problem.windows.count
+    if problem.windows.complete and problem.windows.shared:
+        for k in resolved:
+            held.setdefault(counts[k].tobytes(), set()).add(columns[k].tobytes())
+    for k in resolved:
+        chance = alone / len(held.get(counts[k].tobytes(), {b""}))
+        if chance < 1:
+            outcome = verdict.outcome[k] if chance >= EVEN else Outcome.UNRESOLVED
+            verdict.give(k, outcome, chance * verdict.confidence[k], NOT_ALONE if chance < SURELY else "")
 
 
 def _several(number: str) -> str:
@@ -282,10 +315,10 @@ def _weighed(
     shorter = possible(list(lists.values()), left)
     if shorter is None:
         return alike
-    believed = unlisted & ~proved & (verdict.outcome != Outcome.UNRESOLVED)
-    left -= columns[believed].sum(axis=0, dtype=np.int64)
-    others = windows.expected()[unlisted & (verdict.outcome == Outcome.UNRESOLVED)]
-    if left.min() < 0 or len(lists) * left.max() * len(left) > MOST_MESSAGES:
+    # Of clients without a list the column counts for what it is worth.
+    trust = np.where(verdict.outcome == Outcome.UNRESOLVED, 0.0, verdict.confidence)[:, None]
+    others = (trust * (columns == 1) + (1 - trust) * windows.expected())[unlisted & ~proved]
+    if len(lists) * left.max() * len(left) > MOST_MESSAGES:
         return {k: (a, np.full(len(a), 1 / len(a))) for k, a in zip(lists, shorter, strict=True)}
     return dict(zip(lists, zip(shorter, weights(shorter, left, others), strict=True), strict=True))
 
