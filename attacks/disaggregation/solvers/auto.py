@@ -9,13 +9,14 @@ from pydantic import NonNegativeFloat
 
 from attacks.disaggregation.block_workers import BlockWorkers, Threads
 from attacks.disaggregation.problem import DisaggregationProblem
+from attacks.disaggregation.reach import out_of_reach
 from attacks.disaggregation.recovery import Columns, Outcome
 from attacks.disaggregation.solvers.blind import QUICK, Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
 from attacks.disaggregation.subspace import Subspace
-from attacks.disaggregation.verdict import judge, out_of_reach, resolved
+from attacks.disaggregation.verdict import judge, resolved
 from attacks.disaggregation.windows import Windows
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings

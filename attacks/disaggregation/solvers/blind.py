@@ -23,10 +23,11 @@ from attacks.disaggregation.decoding import decode, near_columns
 from attacks.disaggregation.generators import belief, generators, taken_apart
 from attacks.disaggregation.independence import LEVEL, independent_columns, one_level, split_in_two
 from attacks.disaggregation.problem import DisaggregationProblem
+from attacks.disaggregation.reach import out_of_reach
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.reflections import SAME, ReflectionSearch
 from attacks.disaggregation.subspace import Subspace
-from attacks.disaggregation.verdict import Candidates, judge, out_of_reach
+from attacks.disaggregation.verdict import Candidates, judge
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
 

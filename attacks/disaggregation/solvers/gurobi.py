@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat
 
 from attacks.disaggregation.problem import DisaggregationProblem
+from attacks.disaggregation.reach import out_of_reach
 from attacks.disaggregation.recovery import UNKNOWN, Columns
 from attacks.disaggregation.solvers.program import (
     COUNT_WEIGHT,
@@ -18,7 +19,7 @@ from attacks.disaggregation.solvers.program import (
     rounding_tolerance,
 )
 from attacks.disaggregation.subspace import Subspace
-from attacks.disaggregation.verdict import Candidates, excludes, judge, out_of_reach
+from attacks.disaggregation.verdict import Candidates, excludes, judge
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
 

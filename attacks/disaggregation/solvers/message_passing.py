@@ -11,9 +11,11 @@ from pydantic import Field, PositiveInt
 
 from attacks.disaggregation.passing import GAIN, Passing, State
 from attacks.disaggregation.problem import DisaggregationProblem
+from attacks.disaggregation.reach import out_of_reach
 from attacks.disaggregation.recovery import Columns
+from attacks.disaggregation.settling import EVEN
 from attacks.disaggregation.subspace import Subspace
-from attacks.disaggregation.verdict import EVEN, Candidates, judge, out_of_reach
+from attacks.disaggregation.verdict import Candidates, judge
 from attacks.disaggregation.windows import Windows
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings

@@ -24,10 +24,11 @@ from attacks.disaggregation.listing import Listing
 from attacks.disaggregation.peeling import Peeling
 from attacks.disaggregation.points import Points, joined
 from attacks.disaggregation.problem import DisaggregationProblem
+from attacks.disaggregation.reach import out_of_reach
 from attacks.disaggregation.recovery import Columns
 from attacks.disaggregation.rivals import Rivals
 from attacks.disaggregation.subspace import Subspace, row_blocks
-from attacks.disaggregation.verdict import Candidates, judge, out_of_reach, resolved
+from attacks.disaggregation.verdict import Candidates, judge, resolved
 from fedsim.progress import Progress, silent
 from fedsim.settings import Settings
 
