@@ -14,7 +14,7 @@ from PIL import Image
 from fedsim.data import Cifar10, Cifar100, cifar10_npm
 from fedsim.data.cifar10_npm import from_npm, rebuild
 from fedsim.data.cifar10_release import batch_sha1, compare_with_release
-from fedsim.data.fetch import Fetching, UnavailableError, first_open, torchvision_archive
+from fedsim.data.fetch import Fetching, UnavailableError, first_open, torchvision_archive, unpack
 from fedsim.errors import UserError
 from fedsim.torchvision_compat import torchvision
 
@@ -43,6 +43,19 @@ def test_an_archive_becomes_the_folder_inside_it(tmp_path):
     assert [path.name for path in fetching.into.iterdir()] == ["cifar-10-batches-py"]
     assert (fetching.into / "cifar-10-batches-py" / "data_batch_1").read_bytes() == b"images"
     assert seen
+
+
+@pytest.mark.parametrize("name", ["../outside", "inside/../../outside"])
+def test_nothing_is_unpacked_outside(tmp_path, name):
+    content, file = tmp_path / "content", tmp_path / "made.tar.gz"
+    content.write_bytes(b"images")
+    with tarfile.open(file, "w:gz") as tar:
+        tar.add(content, "inside/file")
+        tar.add(content, name)
+    with pytest.raises(UnavailableError, match=r"damaged: .*outside lies outside"):
+        unpack(file, tmp_path / "folder")
+    assert (tmp_path / "folder" / "inside" / "file").read_bytes() == b"images"
+    assert not (tmp_path / "outside").exists()
 
 
 @pytest.mark.parametrize(
