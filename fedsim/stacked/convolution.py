@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedsim.stacked.activation import Activation
-from fedsim.stacked.correlation import Kernels, Pooled, pooled_correlation, pull_back
+from fedsim.stacked.correlation import Kernels, Pooled, correlate, pull_back
 from fedsim.stacked.parameter import Parameter
 
 
@@ -32,7 +32,6 @@ class Convolution:
         self._kernels = Kernels(weight.value.numpy(), biases.numpy())
         self._by_weight, self._by_bias = torch.empty_like(weight.value), torch.empty_like(biases)
         self._by = Kernels(self._by_weight.numpy(), self._by_bias.numpy())
-        self._correlate = pooled_correlation(self._kernel[1], pool)
         self._rooms: dict[torch.Size, _Room] = {}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -43,7 +42,7 @@ class Convolution:
         if x.shape not in self._rooms:
             self._rooms[x.shape] = self._room_for(x.shape)
         self._x, self._room = x, self._rooms[x.shape]
-        self._correlate(x.numpy(), self._kernels, self._room.pooled)
+        correlate(x.numpy(), self._kernels, self._pool, self._room.pooled)
         # An activation never decreases: it does not change which of the outputs is the largest.
         return self._activation.apply_(self._room.y)
 

@@ -11,17 +11,13 @@ patch of the image, which is a few runs of memory if channels come last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.stacked.vectors import add_eight
-
-Floats = NDArray[np.float32]
+from fedsim.stacked.vectors import LONG, PAIR, PAIRS, Floats, Indices, add_weighted, choose, gather, scatter
 
 # Sums may be taken in any order. What is not a number stays none, so that a training that diverges shows.
 _LIBERTIES = {"contract", "reassoc"}
@@ -49,75 +45,89 @@ class Pooled(NamedTuple):
 
 
 @_inlined
-def _add_shifted(seen: Floats, one: Floats, two: Floats, first: Floats, second: Floats, wide: int) -> None:
-    """Add a line of one kernel times the image to one output plane, and that of another to another."""
-    for i in range(len(first)):
-        to_first, to_second = first[i], second[i]
-        for right in range(wide):
-            to_first += one[right] * seen[i + right]
-            to_second += two[right] * seen[i + right]
-        first[i], second[i] = to_first, to_second
+def _largest(found: Floats, width: int, columns: int, values: Floats, places: NDArray[np.uint32]) -> None:
+    """The largest of each 2×2 block of an output plane, and where it is; both with 8 numbers to spare."""
+    for begin in range(0, len(values) - 8, columns):
+        # Eight at a time: what is beyond a line's end is written over by the next line.
+        for column in range(0, columns, 8):
+            corner = 2 * (begin // columns * width + column)
+            choose(found, corner, width, values, places, begin + column)
 
 
 @_inlined
-def _choose(found: Floats, pool: int, width: int, values: Floats, places: NDArray[np.uint32]) -> None:
-    """The largest of each block of an output plane, the first of those that are alike, and where it is."""
-    rows, columns = values.shape
-    for row in range(rows):
-        for column in range(columns):
-            corner = pool * (row * width + column)
-            best, place = found[corner], corner
-            for down in range(pool):
-                for right in range(pool):
-                    rival = corner + down * width + right
-                    place = rival if found[rival] > best else place
-                    best = max(found[rival], best)
-            values[row, column] = best
-            places[row, column] = place
+def _all(found: Floats, width: int, columns: int, values: Floats, places: NDArray[np.uint32]) -> None:
+    """An output plane without the ends of its lines, and where its numbers are."""
+    for at in range(len(values) - 8):
+        places[at] = at // columns * width + at % columns
+        values[at] = found[places[at]]
 
 
-@cache
-def pooled_correlation(wide: int, pool: int) -> Callable[[Floats, Kernels, Pooled], None]:
-    """`correlate(x, kernels, out)` for kernels of this width: its loops over constants can be unrolled.
+@_compiled
+def correlate(x: Floats, kernels: Kernels, pool: int, out: Pooled) -> None:
+    """`out` gets the largest output of each `pool` × `pool` block, `pool` 1 or 2.
 
-    `out` gets the largest output of each `pool` × `pool` block, for images `x` (copies, batch, channels,
-    height, width).
+    `x` are images (copies, batch, channels, height, width).
     """
-
-    @_compiled
-    def correlate(x: Floats, kernels: Kernels, out: Pooled) -> None:
-        copies, batch, channels, height, width = x.shape
-        outputs, high = kernels.weight.shape[1], kernels.weight.shape[3]
-        # Whole vectors, several at a time: a rest would be dealt with one by one.
-        span = -(-((height - high + 1) * width) // 32) * 32
-        image = np.zeros(channels * height * width + span + wide, np.float32)
-        sums = np.empty((2, span), np.float32)
-        for copy in range(copies):
-            weight, bias = kernels.weight[copy], kernels.bias[copy]
-            for number in range(batch):
-                image[: channels * height * width] = x[copy, number].ravel()
-                # Two outputs at a time, for one reading of the image.
-                for output in range(0, outputs, 2):
-                    other = min(output + 1, outputs - 1)
-                    sums[0] = bias[output]
-                    sums[1] = bias[other]
-                    for channel in range(channels):
-                        for down in range(high):
-                            begin = (channel * height + down) * width
-                            one, two = weight[output, channel, down], weight[other, channel, down]
-                            _add_shifted(image[begin : begin + span + wide], one, two, sums[0], sums[1], wide)
-                    for each in range(output, other + 1):
-                        values, places = out.values[copy, number, each], out.places[copy, number, each]
-                        _choose(sums[each - output], pool, width, values, places)
-
-    return cast("Callable[[Floats, Kernels, Pooled], None]", correlate)
+    copies, batch, channels, height, width = x.shape
+    _, outputs, _, high, wide = kernels.weight.shape
+    rows, columns = out.values.shape[3:]
+    taps = np.empty(channels * high * wide, np.intp)
+    for tap in range(len(taps)):
+        line, right = divmod(tap, wide)
+        channel, down = divmod(line, high)
+        taps[tap] = (channel * height + down) * width + right
+    span = -(-((height - high + 1) * width) // LONG) * LONG
+    image = np.zeros(channels * height * width + span + wide, np.float32)
+    # Pooling looks at two vectors at a time.
+    sums = np.empty((2, span + 16), np.float32)
+    values, places = np.empty(rows * columns + 8, np.float32), np.empty(rows * columns + 8, np.uint32)
+    for copy in range(copies):
+        weight, bias = kernels.weight[copy].reshape(outputs, len(taps)), kernels.bias[copy]
+        for number in range(batch):
+            image[: channels * height * width] = x[copy, number].ravel()
+            for output in range(0, outputs, 2):
+                other = min(output + 1, outputs - 1)
+                sums[0], sums[1] = bias[output], bias[other]
+                for at in range(0, span, LONG):
+                    add_weighted(sums[0], sums[1], at, image, taps, weight[output], weight[other], len(taps))
+                for each in range(output, other + 1):
+                    if pool == 2:
+                        _largest(sums[each - output], width, columns, values, places)
+                    else:
+                        _all(sums[each - output], width, columns, values, places)
+                    out.values[copy, number, each].ravel()[:] = values[:-8]
+                    out.places[copy, number, each].ravel()[:] = places[:-8]
 
 
 @_inlined
-def _add_run(to: Floats, at: int, factor: np.float32, of: Floats, begin: int, length: int) -> None:
-    """`to[at : at + length] += factor * of[begin : begin + length]`, for a length of whole vectors."""
-    for step in range(0, length, 8):
-        add_eight(to, at + step, factor, of, begin + step)
+def _channels_last(planes: Floats, image: Floats) -> None:
+    """(channels, height, width) to the beginning of `image`, a pixel's channels side by side."""
+    for channel in range(len(planes)):
+        plane = planes[channel].ravel()
+        for place in range(len(plane)):
+            image[place * len(planes) + channel] = plane[place]
+
+
+@_inlined
+def _channels_first(image: Floats, planes: Floats) -> None:
+    """The way back."""
+    for channel in range(len(planes)):
+        plane = planes[channel].ravel()
+        for place in range(len(plane)):
+            plane[place] = image[place * len(planes) + channel]
+
+
+@_inlined
+def _note(
+    gradient: Floats, places: NDArray[np.uint32], channels: int, begins: Indices, factors: Floats
+) -> int:
+    """List the gradients that are not 0, and where their patches begin: how many there are."""
+    count = 0
+    for pixel in range(len(gradient)):
+        # Without a branch, which nobody could foresee: what is not wanted is written over.
+        begins[count], factors[count] = np.intp(places[pixel]) * channels, gradient[pixel]
+        count += gradient[pixel] != 0
+    return count
 
 
 @_compiled
@@ -127,43 +137,48 @@ def pull_back(above: Pooled, x: Floats, weight: Floats, by: Kernels, below: Floa
     An empty `below` is left alone.
     """
     copies, batch, channels, height, width = x.shape
-    outputs, high, wide = weight.shape[1], weight.shape[3], weight.shape[4]
-    # A patch is as many runs as the kernel is high. They are whole vectors: beyond the patch a kernel is 0.
-    run = -(-wide * channels // 8) * 8
+    _, outputs, _, high, wide = weight.shape
+    # A patch is as many runs as the kernel is high, and a run is whole stretches of PAIR numbers, of which
+    # PAIRS are treated at a time. Beyond the patch a kernel is 0, and its gradient is not read.
+    run = -(-wide * channels // PAIR) * PAIR
+    groups = -(-high * run // (PAIRS * PAIR))
+    shifts = np.zeros(groups * PAIRS, np.intp)
+    for stretch in range(high * run // PAIR):
+        down, part = divmod(stretch * PAIR, run)
+        shifts[stretch] = down * width * channels + part
     image = np.zeros(height * width * channels + run, np.float32)
     by_image = np.zeros_like(image)
-    kernels = np.zeros((outputs, high * run), np.float32)
+    kernels = np.zeros((outputs, groups * PAIRS * PAIR), np.float32)
     by_kernels = np.empty_like(kernels)
+    pixels = above.values.shape[3] * above.values.shape[4]
+    begins, factors = np.empty(pixels, np.intp), np.empty(pixels, np.float32)
     for copy in range(copies):
         for output in range(outputs):
             for channel in range(channels):
-                for right in range(wide):
-                    begin = right * channels + channel
-                    kernels[output, begin::run] = weight[copy, output, channel, :, right]
+                for down in range(high):
+                    for right in range(wide):
+                        at = down * run + right * channels + channel
+                        kernels[output, at] = weight[copy, output, channel, down, right]
         by_kernels[:] = 0
         by.bias[copy] = 0
         for number in range(batch):
-            for channel in range(channels):
-                image[channel : height * width * channels : channels] = x[copy, number, channel].ravel()
+            _channels_last(x[copy, number], image)
             by_image[:] = 0
             for output in range(outputs):
                 gradient = above.values[copy, number, output].ravel()
                 places = above.places[copy, number, output].ravel()
-                kernel, by_kernel = kernels[output], by_kernels[output]
                 by.bias[copy, output] += gradient.sum()
-                for pixel in range(len(gradient)):
-                    if gradient[pixel] != 0:
-                        for down in range(high):
-                            begin = (places[pixel] + down * width) * channels
-                            _add_run(by_kernel, down * run, gradient[pixel], image, begin, run)
-                            if below.size:
-                                _add_run(by_image, begin, gradient[pixel], kernel, down * run, run)
+                count = _note(gradient, places, channels, begins, factors)
+                for group in range(groups):
+                    stretch, at = group * PAIRS, group * PAIRS * PAIR
+                    gather(by_kernels[output], at, image, begins, factors, count, shifts, stretch)
+                    if below.size:
+                        scatter(kernels[output], at, by_image, begins, factors, count, shifts, stretch)
             if below.size:
-                for channel in range(channels):
-                    flat = below[copy, number, channel].ravel()
-                    flat[:] = by_image[channel : height * width * channels : channels]
+                _channels_first(by_image, below[copy, number])
         for output in range(outputs):
             for channel in range(channels):
-                for right in range(wide):
-                    begin = right * channels + channel
-                    by.weight[copy, output, channel, :, right] = by_kernels[output, begin::run]
+                for down in range(high):
+                    for right in range(wide):
+                        at = down * run + right * channels + channel
+                        by.weight[copy, output, channel, down, right] = by_kernels[output, at]

@@ -1,46 +1,214 @@
-"""Eight numbers at a time: what a compiler of loops would have to prove, said outright."""
+"""Loops over vectors of eight numbers, written down instruction by instruction.
+
+A compiler of plain loops would write most sums back to memory after every product: as far as it knows, arrays
+overlap. Here sums stay in registers, of which there are 16 for vectors; what fits decides how much is done at
+a time. Nothing is checked: who calls makes arrays long enough. All arrays are contiguous.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
 from numba import void
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-_EIGHT = ir.VectorType(ir.FloatType(), 8)
-_FIRST = ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
+Floats = NDArray[np.float32]
+Indices = NDArray[np.intp]
+
+LONG = 48
+"""Numbers that `add_weighted` adds up at a time, for each of two sums: 12 registers."""
+
+PAIRS, PAIR = 5, 16
+"""`gather` and `scatter` treat so many stretches of so many numbers at a time: 10 registers."""
+
+_INDEX, _INTEGER = ir.IntType(64), ir.IntType(32)
+_FLOATS, _INTEGERS = ir.VectorType(ir.FloatType(), 8), ir.VectorType(_INTEGER, 8)
+_EVEN = ir.Constant(_INTEGERS, list(range(0, 16, 2)))
+_ODD = ir.Constant(_INTEGERS, list(range(1, 16, 2)))
+
+
+class _Writer:
+    """Writes the instructions of one loop; `data` are where the arrays among the arguments begin."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, values: Any) -> None:
+        self.builder = builder
+        self.data = [
+            context.make_array(kind)(context, builder, value).data if hasattr(kind, "ndim") else value
+            for kind, value in zip(signature.args, values, strict=True)
+        ]
+
+    def place(self, data: Any, index: Any, shift: int = 0) -> Any:
+        """Where `data[index + shift]` is."""
+        moved = self.builder.gep(data, [index])
+        return self.builder.gep(moved, [_INDEX(shift)]) if shift else moved
+
+    def number(self, data: Any, index: Any, shift: int = 0) -> Any:
+        """`data[index + shift]`."""
+        return self.builder.load(self.place(data, index, shift))
+
+    def eight(self, data: Any, index: Any, shift: int = 0) -> Any:
+        """Eight numbers from `data[index + shift]` on."""
+        place = self.place(data, index, shift)
+        return self.builder.load(self.builder.bitcast(place, _FLOATS.as_pointer()), align=4)
+
+    def put(self, eight: Any, data: Any, index: Any, shift: int = 0) -> None:
+        """Write eight numbers."""
+        place = self.place(data, index, shift)
+        self.builder.store(eight, self.builder.bitcast(place, eight.type.as_pointer()), align=4)
+
+    def eight_times(self, number: Any, vectors: Any = _FLOATS) -> Any:
+        """The same number in all of a vector."""
+        nothing = ir.Constant(vectors, ir.Undefined)
+        first = self.builder.insert_element(nothing, number, _INTEGER(0))
+        return self.builder.shuffle_vector(first, nothing, ir.Constant(_INTEGERS, [0] * 8))
+
+    def plus_product(self, total: Any, left: Any, right: Any) -> Any:
+        """`total + left * right`, rounded once."""
+        product = self.builder.fmul(left, right, flags=("contract",))
+        return self.builder.fadd(total, product, flags=("contract",))
+
+    def sums(self, data: Any, index: Any, length: int) -> list[Any]:
+        """Sums that begin with `data[index : index + length]`; compiled, they are registers."""
+        sums = []
+        for shift in range(0, length, 8):
+            total = cgutils.alloca_once(self.builder, _FLOATS)  # type: ignore[no-untyped-call]
+            self.builder.store(self.eight(data, index, shift), total)
+            sums.append(total)
+        return sums
+
+    def add(self, total: Any, left: Any, right: Any) -> None:
+        """Add a product to a sum."""
+        self.builder.store(self.plus_product(self.builder.load(total), left, right), total)
+
+    def put_sums(self, sums: Sequence[Any], data: Any, index: Any) -> None:
+        """Write sums back to where they began."""
+        for number, total in enumerate(sums):
+            self.put(self.builder.load(total), data, index, 8 * number)
 
 
 @intrinsic
-def _add_eight(typing: Any, to: Any, at: Any, factor: Any, of: Any, begin: Any) -> Any:
-    """`to[at : at + 8] += factor * of[begin : begin + 8]`, for contiguous float32, without any check.
+def _add_weighted(
+    typing: Any, first: Any, second: Any, at: Any, seen: Any, taps: Any, one: Any, two: Any, count: Any
+) -> Any:
+    """Two weighted sums of `count` shifted stretches of `seen`, for one reading of it.
 
-    A loop over the eight would not become one instruction: as far as a compiler knows `to` and `of` overlap.
+    `first[at : at + LONG]` gets `one[t] * seen[at + taps[t] : at + taps[t] + LONG]` for all t added to it,
+    and `second` gets the same with `two`.
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        def place(array: int) -> Any:
-            data = context.make_array(signature.args[array])(context, builder, values[array]).data
-            return builder.bitcast(builder.gep(data, [values[array + 1]]), _EIGHT.as_pointer())
-
-        target, source = place(0), place(3)
-        nothing = ir.Constant(_EIGHT, ir.Undefined)
-        one = builder.insert_element(nothing, values[2], ir.Constant(ir.IntType(32), 0))
-        product = builder.fmul(
-            builder.shuffle_vector(one, nothing, _FIRST), builder.load(source, align=4), flags=("contract",)
-        )
-        total = builder.fadd(builder.load(target, align=4), product, flags=("contract",))
-        builder.store(total, target, align=4)
+        write = _Writer(context, builder, signature, values)
+        first, second, at, seen, taps, one, two, count = write.data
+        sums = write.sums(first, at, LONG), write.sums(second, at, LONG)
+        stretch = write.place(seen, at)
+        with cgutils.for_range(builder, count) as loop:
+            tap = write.number(taps, loop.index)
+            weights = [write.eight_times(write.number(weight, loop.index)) for weight in (one, two)]
+            for number, totals in enumerate(zip(*sums, strict=True)):
+                eight = write.eight(stretch, tap, 8 * number)
+                for total, weight in zip(totals, weights, strict=True):
+                    write.add(total, weight, eight)
+        write.put_sums(sums[0], first, at)
+        write.put_sums(sums[1], second, at)
         return context.get_dummy_value()
 
-    return void(to, at, factor, of, begin), generate
+    return void(first, second, at, seen, taps, one, two, count), generate
 
 
-add_eight = cast(
-    "Callable[[NDArray[np.float32], int, np.float32, NDArray[np.float32], int], None]", _add_eight
+@intrinsic
+def _gather(
+    typing: Any, to: Any, at: Any, seen: Any, begins: Any, factors: Any, count: Any, shifts: Any, first: Any
+) -> Any:
+    """Weighted sums of `count` patches of `seen`, of each the PAIRS stretches from the `first` on.
+
+    With p = PAIR, `to[at + i * p : at + (i + 1) * p]` gets `factors[k] * seen[b : b + p]` for all k added to
+    it, where b = `begins[k] + shifts[first + i]`.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        write = _Writer(context, builder, signature, values)
+        to, at, seen, begins, factors, count, shifts, first = write.data
+        sums = write.sums(to, at, PAIRS * PAIR)
+        ways = [write.number(shifts, first, pair) for pair in range(PAIRS)]
+        with cgutils.for_range(builder, count) as loop:
+            patch = write.place(seen, write.number(begins, loop.index))
+            factor = write.eight_times(write.number(factors, loop.index))
+            for number, total in enumerate(sums):
+                pair, part = divmod(8 * number, PAIR)
+                write.add(total, factor, write.eight(patch, ways[pair], part))
+        write.put_sums(sums, to, at)
+        return context.get_dummy_value()
+
+    return void(to, at, seen, begins, factors, count, shifts, first), generate
+
+
+@intrinsic
+def _scatter(
+    typing: Any, of: Any, at: Any, to: Any, begins: Any, factors: Any, count: Any, shifts: Any, first: Any
+) -> Any:
+    """The way back from `gather`: add multiples of `of` to `count` patches.
+
+    `to[b : b + p]` gets `factors[k] * of[at + i * p : at + (i + 1) * p]` added to it, b and p as there.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        write = _Writer(context, builder, signature, values)
+        of, at, to, begins, factors, count, shifts, first = write.data
+        eights = [write.eight(of, at, 8 * number) for number in range(PAIRS * PAIR // 8)]
+        ways = [write.number(shifts, first, pair) for pair in range(PAIRS)]
+        with cgutils.for_range(builder, count) as loop:
+            patch = write.place(to, write.number(begins, loop.index))
+            factor = write.eight_times(write.number(factors, loop.index))
+            for number, eight in enumerate(eights):
+                pair, part = divmod(8 * number, PAIR)
+                total = write.plus_product(write.eight(patch, ways[pair], part), factor, eight)
+                write.put(total, patch, ways[pair], part)
+        return context.get_dummy_value()
+
+    return void(of, at, to, begins, factors, count, shifts, first), generate
+
+
+@intrinsic
+def _choose(typing: Any, found: Any, corner: Any, width: Any, values: Any, places: Any, at: Any) -> Any:
+    """The largest number in each of eight 2×2 blocks side by side, and where it is.
+
+    The first block's upper left corner is `found[corner]`, and lines are `width` long. Results go to
+    `values[at : at + 8]` and `places[at : at + 8]`; of numbers that are alike the first one counts.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        write = _Writer(context, builder, signature, values)
+        found, corner, width, best_to, place_to, at = write.data
+        best = place = None
+        for line in (corner, builder.add(corner, width)):
+            left, right = write.eight(found, line), write.eight(found, line, 8)
+            begin = write.eight_times(builder.trunc(line, _INTEGER), _INTEGERS)
+            for columns in (_EVEN, _ODD):
+                rival = builder.shuffle_vector(left, right, columns)
+                rival_place = builder.add(begin, columns)
+                if best is None:
+                    best, place = rival, rival_place
+                else:
+                    larger = builder.fcmp_ordered(">", rival, best)
+                    best = builder.select(larger, rival, best)
+                    place = builder.select(larger, rival_place, place)
+        write.put(best, best_to, at)
+        write.put(place, place_to, at)
+        return context.get_dummy_value()
+
+    return void(found, corner, width, values, places, at), generate
+
+
+# As they are called in compiled loops.
+_Patches = Callable[[Floats, int, Floats, Indices, Floats, int, Indices, int], None]
+add_weighted = cast(
+    "Callable[[Floats, Floats, int, Floats, Indices, Floats, Floats, int], None]", _add_weighted
 )
-"""As it is called in compiled loops."""
+gather = cast("_Patches", _gather)
+scatter = cast("_Patches", _scatter)
+choose = cast("Callable[[Floats, int, int, Floats, NDArray[np.uint32], int], None]", _choose)
