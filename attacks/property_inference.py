@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 _PARTS = 4
 """Of the auxiliary images: each makes updates, and the other three say which way the property lies."""
 
+_STILL = 0.01
+"""Inputs whose variance is below this part of the mean one are not looked at. What auxiliary images hardly
+move would be blown up: one client whose image does move it would outshout the property in every update that
+has a trace of this client in it."""
+
 
 class PropertyInference(InferenceAttack):
     """Tells clients with a property from those without, by what the model sees of auxiliary images.
@@ -143,6 +148,7 @@ def _learn(
     with and without the property would look further apart than clients' are.
     """
     import torch
+    from sklearn.feature_selection import VarianceThreshold
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
     from sklearn.pipeline import make_pipeline
@@ -165,7 +171,9 @@ def _learn(
     for others, own in split.split(inputs, has):
         # There are more inputs than images: a light touch, which only says which way the property lies.
         direction = make_pipeline(
-            StandardScaler(), LogisticRegression(C=1e-4, class_weight="balanced", max_iter=1000)
+            VarianceThreshold(_STILL * inputs[others].var(axis=0).mean()),
+            StandardScaler(),
+            LogisticRegression(C=1e-4, class_weight="balanced", max_iter=1000),
         ).fit(inputs[others], has[others])
         changes = []
         for number in range(2 * each):

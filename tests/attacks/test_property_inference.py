@@ -67,6 +67,20 @@ def test_in_a_sum_of_many_the_property_drowns(knowledge):
     assert auc(guess, np.repeat([True, False], 10)) < 0.85
 
 
+def test_a_pixel_that_hardly_varies_does_not_decide():
+    """Auxiliary images leave a corner dark, all but one; a client lights it, and every update has a trace."""
+    dark, lit = AUXILIARY.images.copy(), WARM.train_images[:12].copy()
+    dark[:, 0, 0], lit[:, 0, 0] = 0, 255
+    dark[5, 0, 0] = 1
+    knowledge = knowledge_of(MODEL, WORK, Auxiliary(dark, AUXILIARY.labels, AUXILIARY.attributes))
+    with_it, start = updates_of(15, 0.5, seed=1)
+    without, _ = updates_of(15, 0.0, seed=2)
+    outlier, _ = update_on(MODEL, WORK, lit, WARM.train_labels[:12])
+    traces = np.random.default_rng(7).normal(0, 0.02, 30).astype(np.float32)
+    updates = np.concatenate((with_it, without)) + np.outer(traces, outlier)
+    assert auc(guesses(knowledge, updates, start), np.repeat([True, False], 15)) > 0.85
+
+
 def test_updates_are_made_once_for_all_evidence(knowledge):
     updates, start = updates_of(1, 0.0, seed=6)
     guesses(knowledge, updates, start)
