@@ -21,7 +21,7 @@ from scenarios.report import render_report
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario, load_scenario
 from scenarios.scoring import score_disaggregation
-from scenarios.simulate import simulate
+from scenarios.simulate import simulate, simulate_rounds
 from scenarios.utility import messages_per_round, score_cohorts, score_counts
 from scenarios.world import World
 
@@ -75,6 +75,12 @@ def train_run(
         "training": {"test_accuracy": simulation.test_accuracy},
         **_costs(world, directory),
     }
+
+
+def train_rounds(world: World, directory: RunDirectory, until: int, *, engine: Runtime) -> None:
+    """The first `until` rounds of that; `train_run` goes on from there."""
+    write_text(directory.scenario, world.scenario.to_toml())
+    simulate_rounds(world, directory, until, engine)
 
 
 def publish(scenario: Scenario, directory: RunDirectory) -> Result:

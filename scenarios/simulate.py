@@ -47,6 +47,20 @@ def simulate(
     On the inline engine, which keeps the devices' state in this process, it leaves checkpoints on the way
     and one after the last round. If the directory holds one already, the run goes on from there.
     """
+    seconds = _run(world, directory, world.scenario.federation.rounds, engine, progress)
+    void_rounds = int(Transcript.load(directory.transcript).void.sum())
+    return Simulation(seconds, _test_accuracy(world), void_rounds)
+
+
+def simulate_rounds(
+    world: World, directory: RunDirectory, until: int, engine: Runtime, progress: Progress = silent
+) -> None:
+    """Run the first `until` rounds on the inline engine: a checkpoint is left, and `simulate` goes on."""
+    _run(world, directory, until, engine, progress)
+
+
+def _run(world: World, directory: RunDirectory, until: int, engine: Runtime, progress: Progress) -> float:
+    """Rounds up to `until`, from a checkpoint if there is one: the seconds that all rounds so far took."""
     scenario, federation = world.scenario, world.scenario.federation
     before = (
         Checkpoint.load(directory.checkpoint)
@@ -94,7 +108,7 @@ def simulate(
                 done = before.rounds + server_round
                 world.model.load(parameters_of(arrays))
                 progress(done, federation.rounds)
-                due = pace.is_due() or done == federation.rounds
+                due = pace.is_due() or done == until
                 if isinstance(grid, InlineGrid) and server_round and due:
                     with pace.writing():
                         transcript.sync()
@@ -114,17 +128,17 @@ def simulate(
             LaterRounds(collector, done=before.rounds).start(
                 grid,
                 vector_record(before.model),
-                num_rounds=federation.rounds - before.rounds,
+                num_rounds=max(0, until - before.rounds),
                 evaluate_fn=on_round,
             )
-            truth.truth(read_diaries(grid)).save(directory.truth)
+            if until == federation.rounds:
+                truth.truth(read_diaries(grid)).save(directory.truth)
 
         engine.run(server_app, world)
 
-    collector.report().write_csv(directory.answers)
-    seconds = time.perf_counter() - started
-    void_rounds = int(Transcript.load(directory.transcript).void.sum())
-    return Simulation(seconds, _test_accuracy(world), void_rounds)
+    if until == federation.rounds:
+        collector.report().write_csv(directory.answers)
+    return time.perf_counter() - started
 
 
 def _test_accuracy(world: World) -> float:

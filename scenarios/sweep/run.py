@@ -286,7 +286,7 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
     if there is room for what they share. A `fresh` one takes nothing that other code than `code` left.
     """
     from scenarios.runner import train_run
-    from scenarios.sweep.shared_epochs import is_room, train_shared_epochs
+    from scenarios.sweep.shared_epochs import rounds_at_a_time, train_shared_epochs
     from scenarios.world import World
 
     runs = []
@@ -301,8 +301,9 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
             run = RunDirectory.create(folder, replace=False)
         add_code(folder, code)
         runs.append((scenario, run))
-    if len(runs) > 1 and is_room([scenario for scenario, _ in runs], runs[0][1].path):
-        trained = train_shared_epochs(runs)
+    together = rounds_at_a_time([scenario for scenario, _ in runs], runs[0][1].path) if len(runs) > 1 else 0
+    if together:
+        trained = train_shared_epochs(runs, at_a_time=together)
     else:
         trained = ((run, train_run(World.prepare(scenario), run)) for scenario, run in runs)
     for run, honest in trained:

@@ -19,7 +19,7 @@ from fedsim.progress import Progress, silent
 from fedsim.spool import Spool
 from scenarios.engine import Inline
 from scenarios.run_directory import RunDirectory
-from scenarios.runner import Result, train_run
+from scenarios.runner import Result, train_rounds, train_run
 from scenarios.scenario import Scenario
 from scenarios.sweep.sweep import AFTER_TRAINING, SPOOLED
 from scenarios.world import World
@@ -28,23 +28,24 @@ ROOM = 0.5
 """Part of the free disk that the updates of one training may take: others may be under way beside it."""
 
 
-def is_room(scenarios: Sequence[Scenario], folder: Path) -> bool:
-    """Whether a folder's disk has room for the updates that trainings of these scenarios would share."""
+def rounds_at_a_time(scenarios: Sequence[Scenario], folder: Path) -> int:
+    """For how many rounds a folder's disk has room for the updates that these trainings would share."""
     world = World.prepare(scenarios[0])
-    one = int(world.schedule.sum()) * world.model.dim * np.dtype(np.float32).itemsize
-    return len(scenarios) * one <= ROOM * shutil.disk_usage(folder).free
+    largest = int(world.schedule.sum(axis=1).max()) * world.model.dim * np.dtype(np.float32).itemsize
+    return int(ROOM * shutil.disk_usage(folder).free) // (len(scenarios) * largest)
 
 
 def train_shared_epochs(
     runs: Sequence[tuple[Scenario, RunDirectory]],
     *,
+    at_a_time: int,
     workers: int | None = None,
     progress: Progress = silent,
 ) -> Iterator[tuple[RunDirectory, Result]]:
     """Simulate scenarios that differ in their local epochs, the longest first; a result as each is there.
 
-    Until the last of them is done, every update is kept in a temporary folder beside the first run:
-    participations × dim × 4 bytes for each number of epochs.
+    They go on together, `at_a_time` rounds each. For so long every update is kept in a temporary folder
+    beside the first run: participations × dim × 4 bytes for each number of epochs.
     """
     excluded = {**AFTER_TRAINING, "clients": {"local_epochs"}}
     first, *others = (scenario.model_dump(mode="json", exclude=excluded) for scenario, _ in runs)
@@ -53,8 +54,13 @@ def train_shared_epochs(
     if runs[0][0].federation.server_model != "fixed":
         raise ValueError("a model that moves takes another way for every number of epochs")
     longest_first = sorted(runs, key=lambda run: -run[0].clients.local_epochs)
-    with tempfile.TemporaryDirectory(dir=runs[0][1].path.parent, prefix=SPOOLED) as folder:
-        spool = Spool(Path(folder), sorted({scenario.clients.local_epochs for scenario, _ in runs}))
-        for scenario, directory in longest_first:
-            engine = Inline(workers, spool)
-            yield directory, train_run(World.prepare(scenario), directory, engine=engine, training=progress)
+    rounds = runs[0][0].federation.rounds
+    for end in (*range(at_a_time, rounds, at_a_time), rounds):
+        with tempfile.TemporaryDirectory(dir=runs[0][1].path.parent, prefix=SPOOLED) as folder:
+            spool = Spool(Path(folder), sorted({scenario.clients.local_epochs for scenario, _ in runs}))
+            for scenario, directory in longest_first:
+                world, engine = World.prepare(scenario), Inline(workers, spool)
+                if end < rounds:
+                    train_rounds(world, directory, end, engine=engine)
+                else:
+                    yield directory, train_run(world, directory, engine=engine, training=progress)

@@ -1,3 +1,4 @@
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,8 +9,9 @@ from scenarios.engine import Inline
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import train_run
 from scenarios.scenario import load_scenario
+from scenarios.sweep import shared_epochs
 from scenarios.sweep.run import HONEST, train_shared
-from scenarios.sweep.shared_epochs import is_room, train_shared_epochs
+from scenarios.sweep.shared_epochs import rounds_at_a_time, train_shared_epochs
 from scenarios.world import World
 
 FILES = ("transcript/aggregates.npy", "transcript/rounds.csv", "truth/participation.npy", "truth/updates.npy")
@@ -32,6 +34,7 @@ def folder(path):
     return RunDirectory.create(path, replace=False)
 
 
+@pytest.mark.parametrize("at_a_time", [4, 3, 1])
 @pytest.mark.parametrize(
     "model",
     [
@@ -39,7 +42,7 @@ def folder(path):
         "model={ name = 'custom', factory = 'test_shared_epochs:unknown_network' }",
     ],
 )
-def test_one_training_leaves_the_bytes_of_many(model, scenario_file, tmp_path, monkeypatch):
+def test_one_training_leaves_the_bytes_of_many(model, at_a_time, scenario_file, tmp_path, monkeypatch):
     family = scenarios(scenario_file, model, "federation.clients=4", "clients.momentum=0.5")
     for epochs, scenario in family.items():
         train_run(World.prepare(scenario), folder(tmp_path / f"alone-{epochs}"), engine=Inline(1))
@@ -54,7 +57,7 @@ def test_one_training_leaves_the_bytes_of_many(model, scenario_file, tmp_path, m
         "_train",
         lambda self, chunk: (trained.append(self.settings.local_epochs), original(self, chunk)),
     )
-    done = [directory.path.name for directory, _ in train_shared_epochs(runs, workers=1)]
+    done = [directory.path.name for directory, _ in train_shared_epochs(runs, at_a_time=at_a_time, workers=1)]
     assert done == ["shared-5", "shared-2", "shared-1"]
     assert set(trained) == {5}
     for epochs in family:
@@ -66,23 +69,50 @@ def test_one_training_leaves_the_bytes_of_many(model, scenario_file, tmp_path, m
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
+@pytest.mark.parametrize("stop", [2, 5])
+def test_what_was_interrupted_goes_on_to_the_same_bytes(stop, scenario_file, tmp_path, monkeypatch):
+    family = scenarios(scenario_file, "federation.clients=4")
+    for epochs, scenario in family.items():
+        train_run(World.prepare(scenario), folder(tmp_path / f"alone-{epochs}"), engine=Inline(1))
+    runs = [(scenario, folder(tmp_path / f"shared-{epochs}")) for epochs, scenario in family.items()]
+    calls, train_rounds = itertools.count(), shared_epochs.train_rounds
+
+    def give_up(*arguments, **options):
+        if next(calls) == stop:
+            raise KeyboardInterrupt
+        train_rounds(*arguments, **options)
+
+    monkeypatch.setattr(shared_epochs, "train_rounds", give_up)
+    with pytest.raises(KeyboardInterrupt):
+        list(train_shared_epochs(runs, at_a_time=1, workers=1))
+    assert len(list(train_shared_epochs(runs, at_a_time=3, workers=1))) == 3
+    for epochs in family:
+        for name in FILES:
+            alone, shared = (tmp_path / f"{kind}-{epochs}" / name for kind in ("alone", "shared"))
+            assert alone.read_bytes() == shared.read_bytes(), (epochs, name)
+
+
 def test_only_what_can_be_shared_is(scenario_file, tmp_path):
     family = scenarios(scenario_file)
     other = load_scenario(scenario_file, ["clients.local_epochs=3", "clients.lr=0.5"])
     moving = load_scenario(scenario_file, ["federation.server_model=updated"])
     with pytest.raises(ValueError, match="more than their local epochs"):
-        list(train_shared_epochs([(family[1], folder(tmp_path / "a")), (other, folder(tmp_path / "b"))]))
+        list(
+            train_shared_epochs(
+                [(family[1], folder(tmp_path / "a")), (other, folder(tmp_path / "b"))], at_a_time=1
+            )
+        )
     with pytest.raises(ValueError, match="model that moves"):
-        list(train_shared_epochs([(moving, folder(tmp_path / "c"))]))
+        list(train_shared_epochs([(moving, folder(tmp_path / "c"))], at_a_time=1))
 
 
-def test_updates_are_shared_only_where_there_is_room_for_them(scenario_file, tmp_path, monkeypatch):
+def test_so_many_rounds_are_shared_at_a_time_as_there_is_room_for(scenario_file, tmp_path, monkeypatch):
     family = list(scenarios(scenario_file, "federation.clients=4").values())
     world = World.prepare(family[0])
-    needed = 3 * int(world.schedule.sum()) * world.model.dim * 4
-    for free, room in ((2 * needed, True), (2 * needed - 1, False)):
+    needed = 3 * int(world.schedule.sum(axis=1).max()) * world.model.dim * 4
+    for free, rounds in ((6 * needed, 3), (6 * needed - 1, 2), (needed, 0)):
         monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
-        assert is_room(family, tmp_path) is room
+        assert rounds_at_a_time(family, tmp_path) == rounds
 
 
 def test_trainings_without_room_are_done_one_by_one(scenario_file, tmp_path, monkeypatch):
