@@ -14,6 +14,7 @@ from fedsim.files import write_json, write_text
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
 from fedsim.truth import Truth
+from scenarios.cpu import cpu_seconds
 from scenarios.engine import Engine, Runtime
 from scenarios.inference.findings import Findings
 from scenarios.inference.run import Bar, entries, no_bar, run_inference
@@ -117,17 +118,25 @@ def attack_run(
             "updates cannot be compared with them: put those back, or run it anew"
         )
     view = AttackerView.load(directory.transcript, directory.counts)
+    before = cpu_seconds()
     recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
+    spent = cpu_seconds() - before
     recovery.save(directory.recovery)
 
     truth = Truth.load(directory.truth)
-    result = {
+    result: dict[str, Any] = {
         "title": scenario.title,
         "seed": scenario.seed,
         **honest,
-        "disaggregation": score_disaggregation(recovery, truth, view.transcript, view.counts),
-        **(run_inference(world, directory, view, recovery, truth, bar=inferring) if world else {}),
+        "disaggregation": {
+            **score_disaggregation(recovery, truth, view.transcript, view.counts),
+            "cpu_seconds": spent,
+        },
     }
+    if world is not None and scenario.attack.inference:
+        before = cpu_seconds()
+        result |= run_inference(world, directory, view, recovery, truth, bar=inferring)
+        result["inference"] = {"cpu_seconds": cpu_seconds() - before}
     write_text(directory.scenario, scenario.to_toml())
     write_json(directory.result, result)
     write_report(directory)

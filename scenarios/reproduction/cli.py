@@ -121,7 +121,7 @@ def _show(outcome: Outcome) -> None:
         str(Tally.of(outcome.cells)),
         f"{_range(seeds)} seeds and {_range(columns)} columns per cell; "
         f"{'; '.join(dict.fromkeys(cell.limit for cell in run))}; "
-        f"{sum(cell.cpu_seconds for cell in run):.0f} s in all",
+        f"{outcome.cpu_seconds:.0f} s in all",
     ):
         typer.echo(text)
     if outcome.others:

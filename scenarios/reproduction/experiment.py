@@ -89,11 +89,11 @@ class Experiment:
                 raise UserError(f"{self.name}: --only {text}: {value} is not one of its values, {known}")
         return key, [values[value] for value in wanted]
 
-    def cells(self, directory: SweepDirectory) -> list[Cell]:
+    def cells(self, rows: Sequence[Row]) -> list[Cell]:
         """Every cell of the full grid with what has been run of it, and the paper's value if there is one."""
         return [
             cell if cell.paper is not None else replace(cell, paper=self._paper(cell.place))
-            for cell in self.file.measure.cells(self.rows(directory), rest(self.sweep.keys))
+            for cell in self.file.measure.cells(rows, rest(self.sweep.keys))
         ]
 
     def rows(self, directory: SweepDirectory) -> list[Row]:
@@ -136,7 +136,11 @@ def _circumstances(point: Point) -> dict[str, Any]:
     else:
         clients, solver = settings.clients, settings.solver.model_dump()
     limits = (f"{name} {value:g}" for name, value in solver.items() if name.endswith("time_limit_s"))
-    return {"columns": clients, "limit": ", ".join((solver["name"], *limits))}
+    return {
+        "columns": clients,
+        "limit": ", ".join((solver["name"], *limits)),
+        "training": point.training,
+    }
 
 
 def experiments(names: Iterable[str] = (), overrides: Iterable[str] = ()) -> list[Experiment]:

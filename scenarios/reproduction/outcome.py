@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scenarios.reproduction.experiment import Experiment
-from scenarios.reproduction.measures.cell import Cell
+from scenarios.reproduction.measures.cell import Cell, cost
 from scenarios.sweep.code import other_code
 from scenarios.sweep.run import SweepDirectory
 from scenarios.sweep.sweep import shown
@@ -45,15 +45,17 @@ class Tally:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An experiment with all its cells, whether run or not."""
+    """An experiment with all its cells, whether run or not, and what those that were run took."""
 
     experiment: Experiment
     cells: tuple[Cell, ...]
+    cpu_seconds: float
 
     @classmethod
     def read(cls, experiment: Experiment, directory: SweepDirectory) -> Outcome:
         """What there is in a folder; nothing is run."""
-        return cls(experiment, tuple(experiment.cells(directory)))
+        rows = experiment.rows(directory)
+        return cls(experiment, tuple(experiment.cells(rows)), cost(rows))
 
     @property
     def others(self) -> str:

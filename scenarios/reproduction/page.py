@@ -33,7 +33,7 @@ def render_outcome(outcome: Outcome) -> str:
         notes=outcome.experiment.file.notes,
         tally=str(Tally.of(outcome.cells)),
         others=outcome.others,
-        seconds=sum(cell.cpu_seconds for cell in outcome.cells),
+        seconds=outcome.cpu_seconds,
         picture=image(draw(outcome)),
         header=list(rows[0]) if rows else [],
         rows=[_texts(list(row.values())) for row in rows],

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedsim.files import write_text, written_whole
 from scenarios.reproduction.experiment import PAPER, Experiment
-from scenarios.reproduction.measures.cell import seconds_of, was_run
+from scenarios.reproduction.measures.cell import cost
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw
 from scenarios.sweep.run import SweepDirectory
@@ -31,15 +31,9 @@ def write_record(experiments: Sequence[Experiment], directory: SweepDirectory, f
         write_csv([row for row in outcome.rows() if row["seeds"]], beside / f"{name}.csv")
         _write_picture(outcome, beside / f"{name}.svg")
     sections = [_section(outcome, beside.name) for outcome in run]
-    hours = _seconds(experiments, directory) / 3600
+    hours = cost(row for experiment in experiments for row in experiment.rows(directory)) / 3600
     text = "\n".join((*_opening(file, outcomes, hours), *(line for section in sections for line in section)))
     write_text(file, text)
-
-
-def _seconds(experiments: Sequence[Experiment], directory: SweepDirectory) -> float:
-    """What all points took, those that experiments share once."""
-    found = {row["point"]: seconds_of(row) for e in experiments for row in e.rows(directory) if was_run(row)}
-    return sum(found.values())
 
 
 def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]:
@@ -84,7 +78,7 @@ def _section(outcome: Outcome, folder: str) -> list[str]:
         f"{Tally.of(outcome.cells)}. Seeds per cell: {_values(cell.seeds for cell in run)} of "
         f"{_values(cell.seeds_planned for cell in run)}; columns per cell: "
         f"{_values(cell.columns for cell in run)}; {_texts(cell.limit for cell in run)}; "
-        f"{sum(cell.cpu_seconds for cell in run):.0f} s; code {_texts(cell.code for cell in run)}.",
+        f"{outcome.cpu_seconds:.0f} s; code {_texts(cell.code for cell in run)}.",
         *([f"Worse than the paper: {'; '.join(_named(cell.place) for cell in worse)}."] if worse else []),
         "",
         f"![{file.title}]({folder}/{name}.svg)",

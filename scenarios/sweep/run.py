@@ -32,6 +32,7 @@ import tomli_w
 from fedsim.errors import RunFailedError, UserError
 from fedsim.files import write_json, write_text
 from fedsim.progress import Progress, silent
+from scenarios.cpu import cpu_seconds
 from scenarios.planted import Planted
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario
@@ -306,7 +307,11 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
         trained = train_shared_epochs(runs, at_a_time=together)
     else:
         trained = ((run, train_run(World.prepare(scenario), run)) for scenario, run in runs)
+    before = cpu_seconds()
     for run, honest in trained:
+        # What several share is the cost of the first that is there.
+        now = cpu_seconds()
+        honest["simulation"]["cpu_seconds"], before = now - before, now
         write_json(run.path / HONEST, honest)
         run.checkpoint.unlink(missing_ok=True)
 

@@ -13,6 +13,7 @@ from scenarios.planted import Planted
 from scenarios.reproduction import experiment as experiment_module
 from scenarios.reproduction.cost import Speed, Step, cheap_first, duration
 from scenarios.reproduction.experiment import PAPER, Budget, Experiment, experiments
+from scenarios.reproduction.measures.cell import cost
 from scenarios.reproduction.measures.fewest import Fewest
 from scenarios.reproduction.measures.figures import Figures
 from scenarios.reproduction.measures.mean import Mean
@@ -67,7 +68,8 @@ def test_the_files_make_sense(name):
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(PAPER.glob("*.csv"))])
 def test_every_value_of_the_paper_has_its_cell(name, tmp_path):
-    cells = Experiment.load(PAPER / f"{name}.toml").cells(SweepDirectory(tmp_path))
+    experiment = Experiment.load(PAPER / f"{name}.toml")
+    cells = experiment.cells(experiment.rows(SweepDirectory(tmp_path)))
     with (PAPER / f"{name}.csv").open() as file:
         values = sorted(float(row["paper"]) for row in csv.DictReader(file))
     assert sorted(cell.paper for cell in cells if cell.paper is not None) == values
@@ -126,7 +128,7 @@ def test_a_record_of_nothing_names_what_is_missing(small, directory, tmp_path):
 
 def row(exact, **keys):
     return {"disaggregation.exact_fraction": exact, "disaggregation.cpu_seconds": 1.0, "columns": 4,
-            "limit": "", "code": "", **keys}  # fmt: skip
+            "limit": "", "code": "", "point": str(keys), "training": None, **keys}  # fmt: skip
 
 
 def test_fewest_needs_every_trial_to_be_exact():
@@ -147,6 +149,14 @@ def test_times_of_failed_searches_do_not_count():
     rows = [row(1.0, seconds=2.0, seed=1), row(0.5, seconds=100.0, seed=2)]
     (cell,) = Mean(figure="seconds", exact_only=True).cells(rows, [])
     assert cell.ours == 2.0
+
+
+def test_what_is_shared_is_paid_for_once():
+    of_a_run = {"simulation.cpu_seconds": 60.0, "simulation.seconds": 500.0, "training": "t"}
+    rows = [row(1.0, point="a", **of_a_run), row(0.5, point="b", **of_a_run), row(0.5, point="b", **of_a_run)]
+    assert cost(rows) == 62.0
+    old = {"simulation.seconds": 500.0, "training": "u", "inference.cpu_seconds": 3.0}
+    assert cost([*rows, row(1.0, point="c", **old), row(None, point="d")]) == 62.0 + 504.0
 
 
 def test_figures_of_one_run_are_cells_beside_each_other():

@@ -72,12 +72,13 @@ def go(file, out, overrides=PLAIN, *, training=silent, solving=silent):
 
 
 def files_of(out):
-    """Every file of a run and its bytes; without the two figures that are seconds, and the page with them."""
+    """Every file of a run and its bytes; without the figures that are seconds, and the page with them."""
     files = {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
     files.pop("report.html")
     result = json.loads(files.pop("result.json"))
     for section in ("simulation", "disaggregation"):
         result[section].pop("seconds")
+    result["disaggregation"].pop("cpu_seconds")
     return files, result
 
 

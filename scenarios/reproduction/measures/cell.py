@@ -10,7 +10,8 @@ SEED = "seed"
 """The key that cells sum up over."""
 
 Row = Mapping[str, Any]
-"""A point: its keys, its figures by dotted name (None if it has not been run), `columns`, `limit`, `code`."""
+"""A point: its keys, its figures by dotted name (None if it has not been run), the names `point` and
+`training`, `columns`, `limit`, `code`."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def cell(place: Mapping[str, Any], rows: Sequence[Row], ours: float | None, **mo
         seeds_planned=len({row.get(SEED) for row in rows}),
         columns=sum(row["columns"] for row in run),
         limit="; ".join(dict.fromkeys(row["limit"] for row in rows)),
-        cpu_seconds=sum(seconds_of(row) for row in run),
+        cpu_seconds=cost(run),
         code="; ".join(dict.fromkeys(row["code"] for row in run)),
         **more,
     )
@@ -78,9 +79,20 @@ def was_run(row: Row) -> bool:
 EXACT = "disaggregation.exact_fraction"
 
 
-def seconds_of(row: Row) -> float:
-    """Of a planted problem the attack's; of a run, training and attack as its clock saw them."""
-    planted = row.get("disaggregation.cpu_seconds")
-    if planted is not None:
-        return float(planted)
-    return float(row["disaggregation.seconds"]) + float(row.get("simulation.seconds") or 0.0)
+def cost(rows: Iterable[Row]) -> float:
+    """CPU seconds of all that was run, a training or an attack that several rows stand for once.
+
+    Runs of older code know what the clock said, and nothing of processors.
+    """
+    spent: dict[Any, float] = {}
+    for row in rows:
+        if was_run(row):
+            spent["attack", row["point"]] = _either(row, "disaggregation")
+            spent["inference", row["point"]] = _either(row, "inference")
+            spent["training", row["training"]] = _either(row, "simulation")
+    return sum(spent.values())
+
+
+def _either(row: Row, section: str) -> float:
+    measured = row.get(f"{section}.cpu_seconds")
+    return float(row.get(f"{section}.seconds") or 0.0) if measured is None else float(measured)
