@@ -31,7 +31,8 @@ class Tally:
     def of(cls, cells: Iterable[Cell]) -> Tally:
         """Count them; the paper's values are fractions recovered or decibels, so that more is better."""
         cells = list(cells)
-        pairs = [(c.ours, c.paper) for c in cells if c.ours is not None and c.paper is not None]
+        telling = [c for c in cells if c.telling]
+        pairs = [(c.ours, c.paper) for c in telling if c.ours is not None and c.paper is not None]
         at_least = sum(ours >= paper - ROUNDING for ours, paper in pairs)
         return cls(len(cells), sum(c.seeds > 0 for c in cells), at_least, len(pairs) - at_least)
 

@@ -51,7 +51,8 @@ def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]
         "again, `--budget full` all its cells.",
         "",
         "A cell that was not run is blank. At least: not below the paper's value but for its rounding to two "
-        "digits. Figures have no values in the paper's text to compare with.",
+        "digits. Most figures have no values in the paper's text to compare with; a value of the paper that "
+        "needs no attack, such as a grey image's, is shown and not compared.",
         "",
         *_markdown(["", "cells", "run", "at least the paper's", "worse"], rows),
         "",

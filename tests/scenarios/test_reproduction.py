@@ -165,6 +165,14 @@ def test_figures_of_one_run_are_cells_beside_each_other():
     assert [(c.place["what"], c.ours, c.paper) for c in cells] == [("sum", 5.0, 6.1), ("one", 30.0, None)]
 
 
+def test_a_value_of_the_paper_that_needs_no_attack_is_not_compared():
+    figures = {"sum": "psnr.sum", "one": "psnr.one", "grey": "psnr.grey"}
+    measure = Figures(figures=figures, paper={"sum": 6.1, "one": 25.0}, baseline="grey")
+    cells = measure.cells([row(1.0, **{"psnr.sum": 15.0, "psnr.one": 30.0, "psnr.grey": 12.0})], [])
+    assert [(c.baseline, c.telling) for c in cells] == [(12.0, False), (12.0, True), (12.0, True)]
+    assert (Tally.of(cells).at_least, Tally.of(cells).worse) == (1, 0)
+
+
 def test_shares_of_counts_are_those_of_the_planted_rounds():
     shares = Planted(clients=40, rounds=400, window=10, solver={"name": "projection"}).run()["counts"]
     assert sum(shares.values()) == pytest.approx(1)

@@ -19,8 +19,8 @@ class Cell:
     """One value of ours and how it came about; `ours` is None where nothing has been run.
 
     `seeds` were run, out of `seeds_planned`, with so many `columns` sought in all of them together, under the
-    solver and time `limit`, by that `code`. `baseline` is what no attack would give. `limits` are other
-    values to draw in, by what they are.
+    solver and time `limit`, by that `code`. `baseline` is what no attack would give; where the paper's value
+    is no more than that, it is not `telling`. `limits` are other values to draw in, by what they are.
     """
 
     place: Mapping[str, Any]
@@ -33,6 +33,7 @@ class Cell:
     code: str = ""
     baseline: float | None = None
     paper: float | None = None
+    telling: bool = True
     limits: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -14,12 +14,14 @@ from scenarios.reproduction.measures.cell import Cell, Row, by_place, cell, mean
 class Figures(Settings):
     """Figures by their dotted names, under what each is called: a cell each, at the key `what`.
 
-    `paper` has the paper's value for some of them. Baselines are figures like others.
+    `paper` has the paper's value for some of them. `baseline` is one of them that needs no attack: a value of
+    the paper that is not above it is shown, and not compared with ours.
     """
 
     name: Literal["figures"] = "figures"
     figures: dict[str, str]
     paper: dict[str, float] = Field(default={})
+    baseline: str | None = None
 
     @property
     def label(self) -> str:
@@ -28,13 +30,19 @@ class Figures(Settings):
 
     def cells(self, rows: Sequence[Row], keys: Sequence[str]) -> list[Cell]:
         """A cell for every setting of the keys and every figure."""
-        return [
-            cell(
-                {**dict(zip(keys, place, strict=True)), "what": what},
-                same,
-                mean_of(same, figure),
-                paper=self.paper.get(what),
-            )
-            for place, same in by_place(rows, keys).items()
-            for what, figure in self.figures.items()
-        ]
+        cells = []
+        for place, same in by_place(rows, keys).items():
+            baseline = None if self.baseline is None else mean_of(same, self.figures[self.baseline])
+            for what, figure in self.figures.items():
+                paper = self.paper.get(what)
+                cells.append(
+                    cell(
+                        {**dict(zip(keys, place, strict=True)), "what": what},
+                        same,
+                        mean_of(same, figure),
+                        baseline=baseline,
+                        paper=paper,
+                        telling=paper is None or baseline is None or paper > baseline,
+                    )
+                )
+        return cells
