@@ -139,6 +139,19 @@ class Passing:
         # An empty round has a little energy, so that its noise is not zero.
         return Sums(gram, shared, np.maximum(energy, 1e-6 * energy.mean()))
 
+    def left_over(self, expected: NDArray[np.float64], clients: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """(R, k) what to expect of some `clients` (n,) if all others are as `expected` (R, n).
+
+        Where cohort sizes are known it is what is missing from them, shared out as the counts have it: the
+        column itself if one client is left. The counts alone could lead to where the client came from.
+        """
+        prior = self.prior[:, clients]
+        if self.cohort_sizes is None:
+            return prior
+        missing = self.cohort_sizes - expected[:, ~clients].sum(axis=1)
+        share = missing / np.maximum(prior.sum(axis=1), 1e-9)
+        return np.asarray(np.clip(prior * share[:, None], 0, 1))
+
     def found(self, state: State) -> float:
         """How many of the open clients' columns are expected to be right."""
         return float(state.confidence[self.open_].sum())

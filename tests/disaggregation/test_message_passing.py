@@ -10,7 +10,7 @@ from planted import blurred, right
 from analytics import ParticipationReport, windowed_counts
 from attacks.disaggregation import DisaggregationProblem, ProblemError, disaggregate
 from attacks.disaggregation.detection import COHORT_SD, detect
-from attacks.disaggregation.passing import spread
+from attacks.disaggregation.passing import Passing, spread
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.round_model import LeaveOneOut, RoundModel, Scales
 from attacks.disaggregation.solvers import MessagePassing
@@ -173,6 +173,21 @@ def test_recovers_columns_under_noise_and_drift(drift, noise_sd):
     assert right(recovery.participation, P).all()
     assert (recovery.outcome == Outcome.LIKELY).all()
     assert (recovery.confidence > 0.9).all()
+
+
+def test_who_is_left_is_expected_where_cohorts_are_not_complete():
+    problem, P = drifting(7, drift=0.0, noise_sd=1.0)
+    everyone = np.ones(P.shape[1], dtype=np.bool_)
+    passing = Passing(problem, everyone, iterations=1, damping=0.5)
+    left = np.arange(P.shape[1]) == 5
+    wrong = np.where(left, 1.0 - P, P)
+    np.testing.assert_allclose(passing.left_over(wrong, left)[:, 0], P[:, 5], atol=1e-12)
+    two = left | (np.arange(P.shape[1]) == 7)
+    expected = passing.left_over(np.where(two, 0.5, P), two)
+    full = P[:, two].sum(axis=1) == 0
+    np.testing.assert_allclose(expected[full], 0, atol=1e-12)
+    unsized = Passing(replace(problem, cohort_sizes=None), everyone, iterations=1, damping=0.5)
+    np.testing.assert_array_equal(unsized.left_over(P.astype(float), left), unsized.prior[:, left])
 
 
 def test_what_noise_drowns_is_unresolved_with_the_reason():

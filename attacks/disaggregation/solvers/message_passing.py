@@ -85,7 +85,7 @@ class MessagePassing(Settings):
             if not doubtful.any():
                 break
             expected = best.expected.copy()
-            expected[:, doubtful] = passing.prior[:, doubtful]
+            expected[:, doubtful] = passing.left_over(best.expected, doubtful)
             state = passing.run(replace(best, expected=expected))
             gain = passing.found(state) - passing.found(best)
             if gain > 0:
