@@ -21,7 +21,7 @@ from scenarios.inference.run import Bar, entries, no_bar, run_inference
 from scenarios.report import render_report
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario, load_scenario
-from scenarios.scoring import score_disaggregation
+from scenarios.scoring import named, score_disaggregation
 from scenarios.simulate import simulate, simulate_rounds
 from scenarios.utility import messages_per_round, score_cohorts, score_counts
 from scenarios.world import World
@@ -135,6 +135,9 @@ def attack_run(
     }
     if world is not None and scenario.attack.inference:
         before = cpu_seconds()
+        if result["disaggregation"]["pseudonymous"]:
+            # The same updates in another order, so that scoring knows whose they are; attacks see no names.
+            recovery = named(recovery, truth)
         result |= run_inference(world, directory, view, recovery, truth, bar=inferring)
         result["inference"] = {"cpu_seconds": cpu_seconds() - before}
     write_text(directory.scenario, scenario.to_toml())

@@ -126,6 +126,17 @@ def test_a_server_that_updates_its_model_knows_what_it_sent(scenario_file, tmp_p
     np.testing.assert_allclose(last, world.model.read(), atol=1e-5)
 
 
+def test_guesses_without_names_are_compared_with_those_they_are_about(scenario_file, tmp_path):
+    """Without counts columns come in any order; they are scored against whom they belong to."""
+    overrides = ["analytics.collection=off", "federation.rounds=40", ATTACKS]
+    directory = RunDirectory.create(tmp_path / "run", replace=False)
+    result = run_scenario(World.prepare(load_scenario(scenario_file, overrides)), directory)
+    assert result["disaggregation"]["pseudonymous"]
+    assert result["disaggregation"]["update_cosine"] == pytest.approx(1)
+    found = Findings.load(directory, "label_inference")
+    np.testing.assert_allclose(found.guesses["disaggregated"], found.guesses["oracle"], atol=1e-3)
+
+
 def test_entries_of_the_same_name_are_numbered(scenario_file):
     attacks = load_scenario(scenario_file, [ATTACKS]).attack.inference
     keys = [key for key, _ in entries(attacks + attacks)]
