@@ -59,6 +59,11 @@ class RunDirectory:
         return self.path / "inference"
 
     @property
+    def inference_truth(self) -> Path:
+        """What these guesses are compared with; only scoring reads it."""
+        return self.inference / "truth"
+
+    @property
     def result(self) -> Path:
         """Every figure of the run."""
         return self.path / "result.json"

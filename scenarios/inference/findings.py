@@ -39,8 +39,11 @@ class Findings:
         return np.flatnonzero(self.resolved) if column == "disaggregated" else np.arange(len(self.clients))
 
     def save(self, directory: RunDirectory) -> None:
-        """Guesses among the attack's files, the truth beside the truth."""
-        for folder in (directory.inference, directory.truth):
+        """Guesses among the attack's files, the truth apart from them, and from that of the training.
+
+        Runs may share a training, and have different clients under attack.
+        """
+        for folder in (directory.inference, directory.inference_truth):
             folder.mkdir(parents=True, exist_ok=True)
         about = json.dumps({"key": self.key, "kind": self.kind})
         write_npz(
@@ -50,14 +53,14 @@ class Findings:
             resolved=self.resolved,
             **self.guesses,
         )
-        write_npz(directory.truth / f"{self.key}.npz", **self.truth)
+        write_npz(directory.inference_truth / f"{self.key}.npz", **self.truth)
 
     @classmethod
     def load(cls, directory: RunDirectory, key: str) -> Findings:
         """Findings as `save` left them."""
         with np.load(directory.inference / f"{key}.npz", allow_pickle=False) as file:
             guesses = {name: file[name] for name in file.files}
-        with np.load(directory.truth / f"{key}.npz", allow_pickle=False) as file:
+        with np.load(directory.inference_truth / f"{key}.npz", allow_pickle=False) as file:
             truth = {name: file[name] for name in file.files}
         about = json.loads(str(guesses.pop("about")))
         clients, resolved = guesses.pop("clients"), guesses.pop("resolved")

@@ -259,6 +259,7 @@ class _Run:
         run = self._directory.point(point)
         for file in (run.transcript, run.truth, run.counts, run.recovery):
             file.unlink(missing_ok=True)
+        shutil.rmtree(run.inference, ignore_errors=True)
         if last and point.training is not None:
             shutil.rmtree(self._directory.training(point.training).path, ignore_errors=True)
 

@@ -82,6 +82,17 @@ def test_the_truth_cannot_be_reached(inferred_copy):
         assert not np.array_equal(new.guesses["oracle"], old.guesses["oracle"])
 
 
+def test_runs_that_share_a_training_keep_their_own_comparison(inferred, tmp_path):
+    """As the points of a sweep: the truth of the training is one, what guesses are held against is not."""
+    saved = Findings.load(inferred, "label_inference")
+    runs = [RunDirectory.create(tmp_path / name, replace=False) for name in ("all", "two")]
+    for run, clients in zip(runs, (6, 2), strict=True):
+        run.truth.symlink_to(inferred.truth)
+        shares = {**saved.truth, "shares": saved.truth["shares"][:clients]}
+        replace(saved, truth=shares).save(run)
+    assert [len(Findings.load(run, saved.key).truth["shares"]) for run in runs] == [6, 2]
+
+
 def test_an_attack_needs_no_truth_at_all(inferred):
     """View, recovery and the server's knowledge give the guesses that the run saved."""
     world = World.prepare(load_scenario(inferred.scenario))
