@@ -46,9 +46,35 @@ def _credible_sd(counts: ParticipationReport) -> NDArray[np.float64]:
 
 
 def _lost_updates(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> float:
-    """Participations that were counted beyond the cohorts' sizes, added up over the windows."""
-    up_to = np.concatenate(([0], np.cumsum(cohort_sizes)))
-    spans, window = np.unique(np.stack((counts.start, counts.stop)), axis=1, return_inverse=True)
-    counted = np.bincount(window.reshape(-1), np.nan_to_num(counts.count), minlength=spans.shape[1])
-    held = up_to[spans[1]] - up_to[spans[0]]
-    return float(np.maximum(counted - held, 0).sum())
+    """Participations that were counted beyond the cohorts' sizes, at least: no excess is counted twice.
+
+    Counts can be held against the cohorts of any span of rounds that they lie in, whether or not clients
+    have the same windows; a missing one only hides losses. So the rounds are cut into the spans with the most
+    excess in all.
+    """
+    rows = _without_overlaps(counts)
+    bounds, place = np.unique(np.concatenate((counts.start[rows], counts.stop[rows])), return_inverse=True)
+    start, stop = place.reshape(2, -1)
+    held = np.concatenate(([0], np.cumsum(cohort_sizes)))[bounds]
+    most = np.zeros(max(1, len(bounds)))  # excess before each bound
+    counted = np.zeros(len(bounds))  # in the windows from each bound to the present end
+    for end in range(1, len(bounds)):
+        ending = stop == end
+        begun = np.bincount(start[ending], counts.count[rows[ending]], minlength=len(bounds))
+        counted += np.cumsum(begun[::-1])[::-1]
+        excess = counted[:end] - (held[end] - held[:end])
+        most[end] = max(most[end - 1], float((most[:end] + excess).max()))
+    return float(most[-1])
+
+
+def _without_overlaps(counts: ParticipationReport) -> NDArray[np.intp]:
+    """Answered rows of which no two of one client overlap: the longest of those that begin first, and on."""
+    chosen: list[int] = []
+    client, until = -1, 0
+    for row in np.lexsort((-counts.stop, counts.start, counts.client)).tolist():
+        if np.isnan(counts.count[row]):
+            continue
+        if counts.client[row] != client or counts.start[row] >= until:
+            chosen.append(row)
+            client, until = counts.client[row], counts.stop[row]
+    return np.array(chosen, dtype=np.intp)

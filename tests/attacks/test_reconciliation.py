@@ -1,6 +1,7 @@
 """Counts against sums: what is lost on the way shows, and becomes an error of the counts."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -38,6 +39,42 @@ def test_losses_show_in_their_own_windows_only():
     assert reconciled(partial, sizes) is partial
     sizes[np.argmax(sizes[:20] > 0)] -= 1
     assert reconciled(partial, sizes).noise_sd > 0
+
+
+def own_counts(trained, *, cumulative=False):
+    """Exact counts in windows of which hardly two are the same, read from a growing counter if asked to."""
+    rows = []
+    for client in range(trained.shape[1]):
+        bounds = [0, *range(1 + client % 5, 40, 4 + client % 3), 40]
+        for last, stop in pairwise(bounds):
+            start = 0 if cumulative else last
+            rows.append((client, start, stop, int(trained[start:stop, client].sum())))
+    return ParticipationReport.from_rows(rows)
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_losses_show_whatever_windows_clients_have(cumulative):
+    counts = own_counts(TRAINED, cumulative=cumulative)
+    sizes = TRAINED.sum(axis=1)
+    assert reconciled(counts, sizes) is counts
+    expected = np.sqrt(TRAINED.sum() / len(counts.count))
+    assert reconciled(counts, np.zeros_like(sizes)).noise_sd == pytest.approx(expected), "each loss once"
+    sizes[np.argmax(sizes > 0)] -= 1
+    assert reconciled(counts, sizes).noise_sd == LEAST_SD
+
+
+def test_losses_show_where_only_some_windows_differ():
+    """Nobody answers for the last rounds; one client's windows straddle everybody else's before."""
+    counts = ParticipationReport.from_rows(
+        [(0, 0, 4, 2), (0, 4, 8, 2), (0, 8, 12, None), (1, 0, 6, 3), (1, 6, 8, 1), (1, 8, 12, None)]
+    )
+    assert reconciled(counts, np.array([1] * 8 + [5] * 4)) is counts
+    assert reconciled(counts, np.array([1] * 7 + [0] + [5] * 4)).noise_sd == pytest.approx(np.sqrt(1 / 6))
+
+
+def test_nothing_is_lost_if_nobody_answers():
+    silent = replace(COUNTS, count=np.full_like(COUNTS.count, np.nan))
+    assert reconciled(silent, np.zeros(40, dtype=np.int64)) is silent
 
 
 def test_a_stated_error_is_kept():
