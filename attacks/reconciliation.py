@@ -55,11 +55,13 @@ def _lost_updates(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) 
     rows = _without_overlaps(counts)
     bounds, place = np.unique(np.concatenate((counts.start[rows], counts.stop[rows])), return_inverse=True)
     start, stop = place.reshape(2, -1)
+    by_end = np.argsort(stop, kind="stable")
+    ends = np.searchsorted(stop[by_end], np.arange(len(bounds) + 1))
     held = np.concatenate(([0], np.cumsum(cohort_sizes)))[bounds]
     most = np.zeros(max(1, len(bounds)))  # excess before each bound
     counted = np.zeros(len(bounds))  # in the windows from each bound to the present end
     for end in range(1, len(bounds)):
-        ending = stop == end
+        ending = by_end[ends[end] : ends[end + 1]]
         begun = np.bincount(start[ending], counts.count[rows[ending]], minlength=len(bounds))
         counted += np.cumsum(begun[::-1])[::-1]
         excess = counted[:end] - (held[end] - held[:end])
@@ -69,11 +71,15 @@ def _lost_updates(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) 
 
 def _without_overlaps(counts: ParticipationReport) -> NDArray[np.intp]:
     """Answered rows of which no two of one client overlap: the longest of those that begin first, and on."""
+    rows = np.lexsort((-counts.stop, counts.start, counts.client))
+    rows = rows[~np.isnan(counts.count[rows])]
+    before, after = rows[:-1], rows[1:]
+    apart = (counts.client[before] != counts.client[after]) | (counts.stop[before] <= counts.start[after])
+    if apart.all():
+        return rows
     chosen: list[int] = []
     client, until = -1, 0
-    for row in np.lexsort((-counts.stop, counts.start, counts.client)).tolist():
-        if np.isnan(counts.count[row]):
-            continue
+    for row in rows.tolist():
         if counts.client[row] != client or counts.start[row] >= until:
             chosen.append(row)
             client, until = counts.client[row], counts.stop[row]
