@@ -88,6 +88,8 @@ class PropertyInference(InferenceAttack):
     ) -> Guesses:
         """(n,) the probability that one of the clients behind each row has the property."""
         from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
 
         start = evidence.starts.mean(axis=0, dtype=np.float64).astype(np.float32)
         seed = int(rng.integers(2**63))
@@ -101,7 +103,10 @@ class PropertyInference(InferenceAttack):
             sums, has = _sums(part.changes, evidence.clients, rng)
             examples.append(part.direction.decision_function(lesson.seen_behind(sums, self.damping)))
             answers.append(has)
-        far_enough = LogisticRegression().fit(np.concatenate(examples)[:, None], np.concatenate(answers))
+        # Directions are short, and so are scores: on their own scale the penalty would make a coin of them.
+        far_enough = make_pipeline(StandardScaler(), LogisticRegression()).fit(
+            np.concatenate(examples)[:, None], np.concatenate(answers)
+        )
         seen = lesson.seen_behind(lesson.layer.changes(evidence.updates), self.damping)
         scores = np.mean([part.direction.decision_function(seen) for part in lesson.parts], axis=0)
         probability = far_enough.predict_proba(scores[:, None])[:, 1]

@@ -8,7 +8,7 @@ from attacks.property_inference import PropertyInference
 from fedsim.data import Synthetic
 from fedsim.errors import UserError
 from fedsim.local_work import LocalWork
-from fedsim.models import Mlp
+from fedsim.models import Lenet, Mlp
 from scenarios.inference.properties import auc, auc_interval
 
 WARM = Synthetic(train_images=600, test_images=400, planted=0.5).load(0)
@@ -18,7 +18,7 @@ MODEL, WORK = Mlp(hidden=16), LocalWork(dataset_size=12, batch_size=6)
 ATTACK = PropertyInference(property="warm", updates=40)
 
 
-def updates_of(clients, share, seed):
+def updates_of(clients, share, seed, model=MODEL):
     """(clients, dim) updates of clients with this share of warm images, and where they started."""
     rng = np.random.default_rng(seed)
     made = []
@@ -29,7 +29,7 @@ def updates_of(clients, share, seed):
             for has, number in ((True, positives), (False, WORK.dataset_size - positives))
         ]
         mine = np.concatenate(drawn)
-        update, start = update_on(MODEL, WORK, WARM.train_images[mine], WARM.train_labels[mine])
+        update, start = update_on(model, WORK, WARM.train_images[mine], WARM.train_labels[mine])
         made.append(update)
     return np.array(made), start
 
@@ -53,6 +53,18 @@ def test_clients_with_the_property_are_told_from_others(knowledge):
     assert guess.shape == (30,)
     assert ((guess >= 0) & (guess <= 1)).all()
     assert auc(guess, np.repeat([True, False], 15)) > 0.85
+
+
+def test_clients_far_apart_get_probabilities_far_apart():
+    """However small the scores are, as they are where a layer has few inputs: a coin would say .5."""
+    knowledge, attack = knowledge_of(Lenet(), WORK, AUXILIARY), ATTACK.model_copy(update={"updates": 16})
+    with_it, start = updates_of(5, 0.5, seed=6, model=Lenet())
+    without, _ = updates_of(5, 0.0, seed=7, model=Lenet())
+    updates = np.concatenate((with_it, without))
+    evidence = Evidence(updates, np.broadcast_to(start, updates.shape), 1)
+    guess = attack.infer(evidence, knowledge, rng=np.random.default_rng(0)).values
+    assert np.median(guess[:5]) > 0.75
+    assert np.median(guess[5:]) < 0.25
 
 
 def test_in_a_sum_of_many_the_property_drowns(knowledge):
