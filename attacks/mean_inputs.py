@@ -20,6 +20,9 @@ from torch import nn
 
 Rows = NDArray[np.float64]
 
+_LEAST = 0.01
+"""The 1 that is appended to an input comes back as about 1 in a mean of inputs. What has less is none."""
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -67,12 +70,17 @@ def mean_inputs(changes: NDArray[np.float32], typical: Rows, damping: float) -> 
     """(n, inputs) for each of the changes (n, neurons, inputs + 1) the mean of the inputs behind it.
 
     `typical` (inputs,) is the mean input of images at large. Directions whose squared size is below `damping`
-    times the largest one's are noise rather than span, and count for little.
+    times the largest one's are noise rather than span, and count for little. Where the change tells no mean,
+    because a defence left out the layer or its bias, nothing is known about the client: it is `typical`.
     """
     target = np.append(typical, 1.0)
     found = np.empty((len(changes), len(typical)))
     for row, change in zip(found, changes.astype(np.float64), strict=True):
+        row[:] = typical
         size, V = np.linalg.eigh(change @ change.T)
+        if size[-1] <= 0:
+            continue
         nearest = (V @ (V.T @ (change @ target) / (size + damping * size[-1]))) @ change
-        row[:] = nearest[:-1] / nearest[-1]
+        if nearest[-1] >= _LEAST:
+            row[:] = nearest[:-1] / nearest[-1]
     return found

@@ -34,6 +34,14 @@ def test_the_scale_of_an_update_does_not_matter():
     np.testing.assert_allclose(small, large)
 
 
+@pytest.mark.parametrize("left", [0, INPUTS], ids=["nothing", "no bias"])
+def test_a_layer_that_tells_no_mean_leaves_the_typical_input(left):
+    """A defence may send none of a layer, or none of its bias."""
+    change = changes_of(np.random.default_rng(0).standard_normal((NEURONS, IMAGES)))
+    change[:, :, left:] = 0
+    np.testing.assert_array_equal(mean_inputs(change, TYPICAL, damping=1e-5), TYPICAL[None])
+
+
 def test_a_layer_is_found_behind_convolutions():
     work = LocalWork(dataset_size=6, batch_size=6)
     update, _ = update_on(Lenet(), work, DATA.train_images[:6], DATA.train_labels[:6])
