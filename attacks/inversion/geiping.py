@@ -12,7 +12,7 @@ from attacks.evidence import Evidence
 from attacks.inference import Watch
 from attacks.inversion.inversion import Inversion, as_pixels, share_of
 from attacks.knowledge import Knowledge
-from attacks.label_inference import LabelInference, label_shares
+from attacks.label_inference import LabelInference, label_shares, reach
 from fedsim.local_work import LocalWork
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class Geiping(Inversion):
     epochs, unrolled. Nobody knows the order of a client's images, and a recovered update is a mean over
     many orders, so every iteration draws one afresh; or a few `steps` on all images, which are nearer to that
     mean than any order, stand for the batches. A sum of several clients is taken for one client with all
-    their images and as many steps.
+    their images and as many steps; so is one that draws a part of its images in every round, because a
+    recovered update is a mean over many draws.
     """
 
     name: Literal["geiping"] = "geiping"
@@ -128,8 +129,7 @@ class Geiping(Inversion):
         work = knowledge.work
         if self.steps is None:
             return work, _batches(count, work, rng)
-        length = work.lr * work.local_epochs * work.batches_per_epoch / (1 - work.momentum)
-        long = work.model_copy(update={"lr": length / self.steps, "momentum": 0.0})
+        long = work.model_copy(update={"lr": reach(work) / self.steps, "momentum": 0.0})
         return long, [torch.arange(count)] * self.steps
 
 
@@ -160,6 +160,6 @@ def _batches(count: int, work: LocalWork, rng: np.random.Generator) -> list[torc
     """Positions for every step of all epochs, each epoch in an order of its own."""
     import torch
 
-    size = work.batch_size if count == work.dataset_size else -(-count // work.batches_per_epoch)
+    size = work.batch_size if count == work.images_per_round else -(-count // work.batches_per_epoch)
     orders = [torch.from_numpy(rng.permutation(count)) for _ in range(work.local_epochs)]
     return [batch for order in orders for batch in torch.split(order, size)]

@@ -70,6 +70,27 @@ def test_geiping_comes_nearer_than_grey(labels, steps):
     assert guess.values.max() <= 1
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_few_long_steps_go_as_far_as_the_clients(momentum):
+    """Four steps: with momentum they are far from the speed that many would reach."""
+    work = LocalWork(dataset_size=8, batch_size=4, local_epochs=2, lr=0.1, momentum=momentum)
+    rng = np.random.default_rng(0)
+    long, batches = Geiping(steps=2)._training(8, knowledge_of(SMOOTH, work), rng)
+    powers = [sum(momentum**i for i in range(step)) for step in (1, 2, 3, 4)]
+    assert long.lr * len(batches) == pytest.approx(0.1 * sum(powers))
+    assert long.momentum == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "fraction", "lengths"), [(40, 1.0, [16, 16, 8]), (64, 0.5, [32, 32]), (64, 0.01, [64])]
+)
+def test_geiping_takes_as_many_steps_as_the_client(size, fraction, lengths):
+    work = LocalWork(dataset_size=size, batch_size=16, data_fraction=fraction)
+    _, batches = Geiping()._training(size, knowledge_of(SMOOTH, work), np.random.default_rng(0))
+    assert [len(batch) for batch in batches] == lengths
+    assert sorted(np.concatenate(batches)) == list(range(size)), "all images, each once"
+
+
 def test_geiping_guesses_no_more_images_than_asked():
     work = LocalWork(dataset_size=6, batch_size=2)
     evidence = evidence_on(Mlp(hidden=8), work, np.arange(6), clients=3)
