@@ -69,7 +69,7 @@ class TrustedAggregation(StrategyWrapper):
     ) -> Iterable[Message]:
         """Send what the inner strategy says to its one node to every member of the cohort."""
         self._fleet = self._fleet or discover(grid, clients=self._schedule.shape[1])
-        (instruction,) = self.inner.configure_train(server_round, arrays, config, _CohortGrid())
+        (instruction,) = self.inner.configure_train(server_round, arrays, config, CohortGrid())
         node_of = {client: node for node, client in self._fleet.items()}
         cohort = np.flatnonzero(self._schedule[server_round - 1]).tolist()
         nodes = tuple(node_of[client] for client in cohort)
@@ -87,11 +87,12 @@ class TrustedAggregation(StrategyWrapper):
         self._truth.record(server_round - 1, (self._fleet[node] for node in summed.members))
         if missing := set(self._invitation.nodes) - set(summed.members):
             strike_out(self._invitation.grid, server_round, sorted(missing))
-        metrics = MetricRecord({WEIGHT: summed.weight, COHORT_SIZE: len(summed.members)})
-        content = RecordDict(
-            {"arrays": vector_record(self._defended(summed, server_round)), "metrics": metrics}
+        reply = cohort_reply(
+            self._invitation.instruction,
+            self._defended(summed, server_round),
+            weight=summed.weight,
+            cohort_size=len(summed.members),
         )
-        reply = Message(content, reply_to=self._invitation.instruction)
         return self.inner.aggregate_train(server_round, [reply])
 
     def _defended(self, summed: RoundSum, server_round: int) -> NDArray[np.float32]:
@@ -112,6 +113,14 @@ class TrustedAggregation(StrategyWrapper):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Nothing was asked."""
         return None
+
+
+def cohort_reply(
+    instruction: Message, total: NDArray[np.float32], *, weight: float, cohort_size: int
+) -> Message:
+    """The one reply that the strategy inside gets: a sum, its weight and how many updates it holds."""
+    metrics = MetricRecord({WEIGHT: weight, COHORT_SIZE: cohort_size})
+    return Message(RecordDict({"arrays": vector_record(total), "metrics": metrics}), reply_to=instruction)
 
 
 def discover(grid: Grid, *, clients: int) -> dict[int, int]:
@@ -143,10 +152,11 @@ def _connected(grid: Grid, clients: int) -> list[int]:
     return nodes
 
 
-class _CohortGrid(Grid):
+class CohortGrid(Grid):
     """The grid that the inner strategy gets to see: one node, which cannot be talked to directly."""
 
     def get_node_ids(self) -> Iterable[int]:
+        """The node that stands for the cohort."""
         return [_COHORT_NODE]
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
@@ -154,6 +164,7 @@ class _CohortGrid(Grid):
 
     @property
     def run(self) -> Run:
+        """Refused."""
         self._refuse()
 
     set_run = create_message = push_messages = pull_messages = send_and_receive = _refuse

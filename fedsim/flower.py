@@ -42,6 +42,14 @@ def enter_local_task() -> None:
     logging.getLogger("flwr").setLevel(logging.ERROR)
 
 
+def enter_task() -> None:
+    """Let this process make messages, unless one of Flower's runtimes does so already."""
+    try:
+        _ = TaskIdentity.run_id
+    except RuntimeError:
+        enter_local_task()
+
+
 def client_number(context: Context) -> int:
     """The number of the client that runs in this context: its partition of the data."""
     return int(context.node_config["partition-id"])

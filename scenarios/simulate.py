@@ -20,11 +20,11 @@ from fedsim.flower import parameters_of, vector_record
 from fedsim.later_rounds import LaterRounds
 from fedsim.progress import Progress, silent
 from fedsim.records import Transcript, TranscriptWriter
-from fedsim.server import server_strategy
 from fedsim.training import accuracy, as_input
 from fedsim.truth import TruthRecorder
 from scenarios.engine import Engine, Runtime
 from scenarios.run_directory import RunDirectory
+from scenarios.server import defended_server
 from scenarios.world import World
 
 
@@ -81,12 +81,8 @@ def _run(world: World, directory: RunDirectory, until: int, engine: Runtime, pro
     ) as transcript:
         # From the inside out: the server's own strategy, the tap on it, the wall that lets only sums
         # through, and telemetry beside all that.
-        server = server_strategy(federation.server_model)
-        for place, defence in enumerate(scenario.defences):
-            cohort_size = float(world.schedule.sum(axis=1).mean())
-            server = defence.on_server(server, cohort_size=cohort_size, seed=scenario.seed, place=place)
         trusted = TrustedAggregation(
-            ObservingStrategy(server, transcript),
+            ObservingStrategy(defended_server(world), transcript),
             schedule=world.schedule,
             aggregation=federation.aggregation,
             truth=truth,

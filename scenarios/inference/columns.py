@@ -12,22 +12,13 @@ from numpy.typing import NDArray
 from attacks.disaggregation import UNKNOWN, Recovery
 from attacks.evidence import Evidence
 from attacks.view import AttackerView
-from fedsim.records import Transcript
 from fedsim.seeds import Stage, stream
 from fedsim.training import FlatModel, as_input, initial_model, local_update
 from fedsim.truth import Truth
+from scenarios.server import sent_models
 from scenarios.world import World
 
 Vectors = NDArray[np.float32]
-
-
-def sent_models(world: World, transcript: Transcript) -> Vectors:
-    """(rounds, dim) the model that the server sent in every round: it made them itself, so it has them."""
-    shape = transcript.aggregates.shape
-    if world.scenario.federation.server_model == "fixed":
-        return np.broadcast_to(world.start, shape)
-    means = transcript.aggregates / np.maximum(1, transcript.cohort_sizes)[:, None].astype(np.float32)
-    return np.asarray(world.start + np.cumsum(means, axis=0) - means, dtype=np.float32)
 
 
 def recovered_evidence(recovery: Recovery, sent: Vectors, positions: NDArray[np.int64]) -> Evidence:

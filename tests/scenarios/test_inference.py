@@ -10,14 +10,17 @@ import pytest
 from attacks.disaggregation import Recovery
 from attacks.view import AttackerView
 from fedsim.errors import UserError
+from fedsim.records import Transcript
+from fedsim.trainer import Trainer
 from fedsim.truth import Truth
-from scenarios.inference.columns import Columns, recovered_evidence, sent_models, single_update
+from scenarios.inference.columns import Columns, recovered_evidence, single_update
 from scenarios.inference.findings import Findings
 from scenarios.inference.images import ImageJudge
 from scenarios.inference.run import entries, run_inference
 from scenarios.run_directory import RunDirectory
-from scenarios.runner import attack_run, honest_part, run_scenario, write_report
+from scenarios.runner import attack_run, honest_part, run_scenario, train_run, write_report
 from scenarios.scenario import load_scenario
+from scenarios.server import sent_models
 from scenarios.world import World
 
 ATTACKS = (
@@ -126,15 +129,33 @@ def test_a_remade_update_is_the_one_that_was_sent(inferred):
         np.testing.assert_allclose(single_update(world, client), truth.updates[client], atol=1e-6)
 
 
-def test_a_server_that_updates_its_model_knows_what_it_sent(scenario_file, tmp_path):
-    world = World.prepare(load_scenario(scenario_file, ["federation.server_model=updated"]))
+@pytest.mark.parametrize(
+    "defences",
+    [
+        "[]",
+        "[{ name = 'central_dp', norm = 0.1, noise_multiplier = 1 },"
+        " { name = 'central_dp', norm = 0.1, noise_multiplier = 1, noise_on = 'model' }]",
+    ],
+)
+def test_a_server_that_updates_its_model_knows_what_it_sent(scenario_file, tmp_path, monkeypatch, defences):
+    overrides = ["federation.server_model=updated", f"defences={defences}"]
+    world = World.prepare(load_scenario(scenario_file, overrides))
+    received = {}
+    prepare = Trainer.prepare
+
+    def watched(self, clients, round_index, start):
+        received[round_index] = start.copy()
+        prepare(self, clients, round_index, start)
+
+    monkeypatch.setattr(Trainer, "prepare", watched)
     directory = RunDirectory.create(tmp_path / "run", replace=False)
-    run_scenario(world, directory)
-    transcript = AttackerView.load(directory.transcript, directory.counts).transcript
+    train_run(world, directory)
+    transcript = Transcript.load(directory.transcript)
+    empty = np.flatnonzero(transcript.cohort_sizes == 0)
+    assert 0 < len(empty) == 24 - len(received)
     sent = sent_models(world, transcript)
-    last = sent[-1] + transcript.aggregates[-1] / max(1, transcript.cohort_sizes[-1])
-    np.testing.assert_allclose(sent[0], world.start, atol=1e-9)
-    np.testing.assert_allclose(last, world.model.read(), atol=1e-5)
+    for round_index, model in received.items():
+        np.testing.assert_allclose(sent[round_index], model, atol=1e-6)
 
 
 def test_guesses_without_names_are_compared_with_those_they_are_about(scenario_file, tmp_path):
