@@ -27,6 +27,9 @@ from fedsim.errors import UserError
 ROUNDS_AT_A_TIME = 64
 """Rows of a `.parquet` file that are in memory at a time."""
 
+MOST_DIGITS = 12
+"""Of the size of a cohort: nobody has so many clients, and sums of many rounds stay within 64 bits."""
+
 
 @dataclass(frozen=True)
 class Log:
@@ -178,15 +181,19 @@ def _read_counts(path: Path, noise_sd: float, rounds: int | None) -> Participati
 
 def _read_cohort_sizes(path: Path) -> NDArray[np.int64]:
     """The column `cohort_size` of a table with one line per round."""
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        if "cohort_size" not in (reader.fieldnames or ()):
-            raise UserError(f"{path}, line 1: expected a column cohort_size")
-        sizes = []
-        for row in reader:
-            if not str(row["cohort_size"]).isdecimal():
-                raise UserError(f"{path}, line {reader.line_num}: cohort_size is {row['cohort_size']!r}")
-            sizes.append(int(row["cohort_size"]))
+    sizes = []
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # as spreadsheets write it
+            reader = csv.DictReader(file)
+            if "cohort_size" not in (reader.fieldnames or ()):
+                raise UserError(f"{path}, line 1: expected a column cohort_size")
+            for row in reader:
+                size = str(row["cohort_size"])
+                if not size.isdecimal() or len(size) > MOST_DIGITS:
+                    raise UserError(f"{path}, line {reader.line_num}: cohort_size is {row['cohort_size']!r}")
+                sizes.append(int(size))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: not a CSV file: {error}") from error
     return np.array(sizes, dtype=np.int64)
 
 

@@ -158,6 +158,11 @@ HEADER = "client,start,stop,count\n"
         ({"rounds.csv": "round,size\n0,1\n"}, "rounds.csv, line 1: expected a column cohort_size"),
         ({"rounds.csv": "round,cohort_size\n0,1\n1,x\n"}, "rounds.csv, line 3: cohort_size is 'x'"),
         ({"rounds.csv": "round,cohort_size\n0,1\n"}, "rounds.csv: shape (1,), expected one per round: (40,)"),
+        ({"rounds.csv": b"\xff\xfe"}, "rounds.csv: not a CSV file"),
+        (
+            {"rounds.csv": f"round,cohort_size\n0,{10**30}\n"},
+            "rounds.csv, line 2: cohort_size is '1000000000000000000000000000000'",
+        ),
         ({"layers.json": "{}"}, 'layers.json: expected {"shapes"'),
         ({"layers.json": '{"shapes": [[3]]}'}, "layers.json: 3 entries in all, expected the 40"),
     ],
