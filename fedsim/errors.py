@@ -9,4 +9,7 @@ class UserError(Exception):
 
 
 class RunFailedError(Exception):
-    """A run in other processes did not complete. The message says why; the exit status is 1."""
+    """A run did not complete: in other processes, on a full disk, or because its training diverged.
+
+    The message says why; the exit status is 1.
+    """

@@ -154,7 +154,7 @@ def report(run_dir: RunDir) -> None:
     from scenarios.run_directory import RunDirectory
     from scenarios.runner import write_report
 
-    directory = RunDirectory.open(run_dir)
+    directory = RunDirectory.open(run_dir, attacked=True)
     write_report(directory)
     typer.echo(directory.report)
 

@@ -127,10 +127,17 @@ class RunDirectory:
             pass
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
-        """The directory of a finished run."""
+    def open(cls, path: Path, *, attacked: bool = False) -> RunDirectory:
+        """The directory of a finished run; what the attack wrote is there too if `attacked` asks for it."""
         directory = cls(path)
-        for needed in (directory.scenario, directory.transcript, directory.counts, directory.result):
+        needs = [
+            directory.scenario,
+            directory.transcript,
+            directory.counts,
+            directory.truth,
+            directory.result,
+        ]
+        for needed in [*needs, directory.recovery] if attacked else needs:
             if not needed.exists():
                 raise UserError(f"{path} is not a finished run: {needed.name} is missing")
         return directory

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from analytics.report import ParticipationReport
-from attacks.disaggregation import Recovery
+from attacks.disaggregation import NotFiniteError, Recovery
 from attacks.view import AttackerView
-from fedsim.errors import UserError
+from fedsim.errors import RunFailedError, UserError
 from fedsim.files import write_json, write_text
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
@@ -119,7 +119,13 @@ def attack_run(
         )
     view = AttackerView.load(directory.transcript, directory.counts)
     before = cpu_seconds()
-    recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
+    try:
+        recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
+    except NotFiniteError as error:
+        raise RunFailedError(
+            f"{directory.path}: the training diverged: the sum of round {error.row} is not finite; "
+            "lower clients.lr"
+        ) from error
     spent = cpu_seconds() - before
     recovery.save(directory.recovery)
 

@@ -4,7 +4,7 @@ Plain numpy in and out. A caller needs to know neither Flower nor torch.
 """
 
 from attacks.disaggregation.disaggregate import disaggregate
-from attacks.disaggregation.problem import DisaggregationProblem, ProblemError
+from attacks.disaggregation.problem import DisaggregationProblem, NotFiniteError, ProblemError
 from attacks.disaggregation.recovery import UNKNOWN, Recovery
 
-__all__ = ["UNKNOWN", "DisaggregationProblem", "ProblemError", "Recovery", "disaggregate"]
+__all__ = ["UNKNOWN", "DisaggregationProblem", "NotFiniteError", "ProblemError", "Recovery", "disaggregate"]

@@ -28,6 +28,14 @@ class ProblemError(ValueError):
     """A problem that contradicts itself; the message names the field, the value and what was expected."""
 
 
+class NotFiniteError(ProblemError):
+    """A sum that is infinite or no number; `row` is its round."""
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = row
+
+
 @dataclass(frozen=True, eq=False)
 class DisaggregationProblem:
     """Find P (rounds × clients, 0/1) and G (clients × dim) with `aggregates` = P G + noise.
@@ -139,7 +147,8 @@ def _check_aggregates(aggregates: NDArray[Any]) -> None:
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             value = aggregates[start + row, column]
-            raise ProblemError(
-                f"aggregates: {value} in round {start + row}, entry {column}; expected finite numbers"
+            raise NotFiniteError(
+                f"aggregates: {value} in round {start + row}, entry {column}; expected finite numbers",
+                start + int(row),
             )
         let_go(aggregates)

@@ -8,7 +8,7 @@ import pytest
 
 from analytics import windowed_counts
 from analytics.report import ParticipationReport
-from fedsim.errors import UserError
+from fedsim.errors import RunFailedError, UserError
 from fedsim.records import Transcript
 from fedsim.truth import Truth
 from scenarios.run_directory import RunDirectory
@@ -139,6 +139,30 @@ def test_a_run_is_not_overwritten_by_accident(finished_run, tmp_path):
 def test_an_unfinished_run_is_named(tmp_path):
     with pytest.raises(UserError, match=r"not a finished run: scenario\.toml is missing"):
         RunDirectory.open(tmp_path)
+
+
+def test_what_is_gone_from_a_run_is_named(finished_run, tmp_path):
+    """The attack can do without what it will write anyway, the report cannot."""
+    shutil.copytree(finished_run.path, tmp_path / "run")
+    directory = RunDirectory.open(tmp_path / "run", attacked=True)
+    directory.recovery.unlink()
+    RunDirectory.open(directory.path)
+    with pytest.raises(UserError, match=r"recovery\.npz is missing"):
+        RunDirectory.open(directory.path, attacked=True)
+    shutil.rmtree(directory.truth)
+    with pytest.raises(UserError, match="truth is missing"):
+        RunDirectory.open(directory.path)
+
+
+def test_a_training_that_diverges_is_told_in_a_line(scenario_file, tmp_path):
+    with pytest.raises(RunFailedError, match=r"diverged.* round \d+ .*lower clients\.lr"):
+        run(
+            scenario_file,
+            tmp_path / "run",
+            "clients.lr=1e30",
+            "clients.local_epochs=3",
+            "federation.rounds=2",
+        )
 
 
 @pytest.mark.slow
