@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flwr.app import Context, Message, MetricRecord, RecordDict
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
+from numpy.typing import NDArray
 
 from fedsim.defences.defence import Defence
 from fedsim.diary import answer_diary_queries, diary_mod
-from fedsim.flower import WEIGHT, client_number, record_vector, round_number, vector_record
+from fedsim.flower import WEIGHT, client_number, enter_task, record_vector, round_number, vector_record
 from fedsim.summation import Aggregation
 from fedsim.trainer import Trainer
 
 IDENTIFY = "query.identify"
 """Message type that asks a node for its partition, so that schedules can speak of clients."""
+
+_NODE = 1
+"""A device in a message that never travels."""
 
 
 def build_client_app(
@@ -35,8 +40,8 @@ def build_client_app(
     """
     seed = trainer.seed
     failing = trainer.settings.failures.device_mods(seed)
-    defending = [mod for place, defence in enumerate(defences) for mod in defence.device_mods(seed, place)]
-    app = ClientApp(mods=[*failing, *mods, *aggregation.device_mods(), diary_mod, *reversed(defending)])
+    defending = _defending(defences, seed)
+    app = ClientApp(mods=[*failing, *mods, *aggregation.device_mods(), diary_mod, *defending])
     aggregation.teach(app)
     answer_diary_queries(app)
 
@@ -53,3 +58,33 @@ def build_client_app(
         return Message(content, reply_to=message)
 
     return app
+
+
+def defended_update(
+    update: NDArray[np.float32],
+    start: NDArray[np.float32],
+    defences: Sequence[Defence],
+    *,
+    seed: int,
+    client: int,
+    round_index: int,
+) -> NDArray[np.float32]:
+    """What leaves a device instead of its update (dim,) of the model `start`: the defences, nothing else."""
+    enter_task()
+    app = ClientApp(mods=_defending(defences, seed))
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        metrics = MetricRecord({WEIGHT: 1})
+        return Message(RecordDict({"arrays": vector_record(update), "metrics": metrics}), reply_to=message)
+
+    config = ConfigRecord({"server-round": round_index + 1})
+    call = Message(RecordDict({"arrays": vector_record(start), "config": config}), _NODE, "train")
+    context = Context(_NODE, _NODE, {"partition-id": client}, RecordDict(), {})
+    return record_vector(app(call, context))
+
+
+def _defending(defences: Sequence[Defence], seed: int) -> list[Mod]:
+    """The defences' mods from the outside in: the first defence meets an update first."""
+    mods = [mod for place, defence in enumerate(defences) for mod in defence.device_mods(seed, place)]
+    return mods[::-1]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attacks.disaggregation import UNKNOWN, Recovery
 from attacks.evidence import Evidence
 from attacks.view import AttackerView
+from fedsim.client import defended_update
 from fedsim.seeds import Stage, stream
 from fedsim.training import FlatModel, as_input, initial_model, local_update
 from fedsim.truth import Truth
@@ -111,15 +112,23 @@ class Columns:
     def cohort(self, size: int, others: NDArray[np.int64]) -> Column:
         """What a sum of a cohort of that size would show: every client with random `others`.
 
-        With size 1 that is one update of one round, which a server without secure aggregation gets.
+        Defences of updates and of sums apply. With size 1 that is one update of one round, which a server
+        without secure aggregation gets: nobody has summed it, or put noise on a sum.
         """
         rng = stream(self.world.scenario.seed, Stage.SCORING, size)
         members = [
             np.array([k, *rng.choice(others[others != k], size - 1, replace=False)]) for k in self.clients
         ]
-        means = [np.mean([self._first_update(int(k)) for k in row], axis=0) for row in members]
+        means = [self._first_sum(row, rng) / np.float32(size) for row in members]
         starts = np.broadcast_to(self.world.start, (len(members), len(self.world.start)))
         return Column(Evidence(np.array(means, dtype=np.float32), starts, size), members)
+
+    def _first_sum(self, members: NDArray[np.int64], rng: np.random.Generator) -> Vectors:
+        total = np.sum([self._first_update(int(k)) for k in members], axis=0)
+        if len(members) > 1:
+            for defence in self.world.scenario.defences:
+                total = defence.on_sum(total, rng)
+        return np.asarray(total, dtype=np.float32)
 
     @cached_property
     def _updates(self) -> dict[int, Vectors]:
@@ -133,18 +142,26 @@ class Columns:
 
 
 def single_update(world: World, client: int, round_index: int = 0) -> Vectors:
-    """The update that a device makes of the first model, with the batches that it draws in that round."""
+    """What a device sends of the first model, with the batches and the defences' randomness of that round."""
     scenario, mine = world.scenario, world.owned[client]
     scratch = FlatModel(
         initial_model(scenario.model, world.data.image_shape, len(world.data.class_names), _scratch_rng())
     )
-    return local_update(
+    update = local_update(
         scratch,
         world.start,
         images=as_input(world.data.train_images[mine]),
         labels=torch.from_numpy(world.data.train_labels[mine]),
         settings=scenario.clients,
         rng=stream(scenario.seed, Stage.CLIENT, client, round_index),
+    )
+    return defended_update(
+        update,
+        world.start,
+        scenario.defences,
+        seed=scenario.seed,
+        client=client,
+        round_index=round_index,
     )
 
 

@@ -129,6 +129,33 @@ def test_a_remade_update_is_the_one_that_was_sent(inferred):
         np.testing.assert_allclose(single_update(world, client), truth.updates[client], atol=1e-6)
 
 
+def test_a_remade_update_is_defended_as_it_was(scenario_file, tmp_path):
+    """In a run of one round with everybody, the truth's means are the updates of that round."""
+    defences = (
+        "defences=[{ name = 'clipping', norm = 0.05 }, { name = 'noise', sd = 0.001 },"
+        " { name = 'local_dp', norm = 0.02, epsilon = 50 }, { name = 'top_k', fraction = 0.5 },"
+        " { name = 'quantisation', bits = 6 }, { name = 'central_dp', norm = 0.01, noise_multiplier = 1 }]"
+    )
+    overrides = ["federation.rounds=1", "federation.participation.rate=1", "analytics.window=1", defences]
+    world = World.prepare(load_scenario(scenario_file, overrides))
+    directory = RunDirectory.create(tmp_path / "run", replace=False)
+    train_run(world, directory)
+    updates = Truth.load(directory.truth).updates
+    for client in range(6):
+        np.testing.assert_allclose(single_update(world, client), updates[client], atol=1e-6)
+
+
+def test_noise_on_sums_is_on_cohorts_and_not_on_single_updates(inferred):
+    noisy = "defences=[{ name = 'central_dp', norm = 10, noise_multiplier = 0.01 }]"
+    world = World.prepare(load_scenario(inferred.scenario, [noisy]))
+    view, recovery = AttackerView.load(inferred.transcript, inferred.counts), Recovery.load(inferred.recovery)
+    columns = Columns.choose(world, view, recovery, Truth.load(inferred.truth), None)
+    for size, sd in ((1, 0), (2, 0.1)):
+        cohort = columns.cohort(size, np.arange(6))
+        sums = np.array([sum(single_update(world, int(k)) for k in row) for row in cohort.members])
+        assert (size * cohort.evidence.updates - sums).std() == pytest.approx(sd, rel=0.05, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     "defences",
     [
