@@ -90,8 +90,9 @@ class ImageJudge:
 
         `grey` is the score of plain grey images.
         """
-        psnr = {column: [psnr_db(*pair) for pair in pairs] for column, pairs in _pairs(findings).items()}
-        similarity = {column: [ssim(*pair) for pair in pairs] for column, pairs in _pairs(findings).items()}
+        matched = _pairs(findings)
+        psnr = {column: [psnr_db(*pair) for pair in pairs] for column, pairs in matched.items()}
+        similarity = {column: [ssim(*pair) for pair in pairs] for column, pairs in matched.items()}
         return {
             **_reduced("psnr_db", psnr, np.mean),
             **_reduced("psnr_db_best", psnr, np.max),

@@ -92,7 +92,7 @@ class PropertyJudge:
                 axes.axhline(area, color=COLOURS[column], label=TITLES[column])
         if sizes:
             guesses = [findings.guesses[f"{COHORT}{size}"] for size in sizes]
-            areas = np.array([auc(guess, has) or np.nan for guess in guesses])
+            areas = np.array([auc(guess, has) for guess in guesses], dtype=np.float64)
             low, high = np.array([auc_interval(guess, has) for guess in guesses], dtype=np.float64).T
             axes.errorbar(
                 sizes,

@@ -16,6 +16,7 @@ from fedsim.truth import Truth
 from scenarios.inference.columns import Columns, recovered_evidence, single_update
 from scenarios.inference.findings import Findings
 from scenarios.inference.images import ImageJudge
+from scenarios.inference.properties import PropertyJudge
 from scenarios.inference.run import entries, run_inference
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import attack_run, honest_part, run_scenario, train_run, write_report
@@ -283,3 +284,17 @@ def test_property_inference_from_the_file_to_the_report(scenario_file, tmp_path)
     assert found["auc_low"]["oracle"] <= found["auc"]["oracle"] <= found["auc_high"]["oracle"]
     assert found["right"]["chance"] == 0.5
     assert "property_inference" in directory.report.read_text()
+
+
+def test_a_property_that_is_always_guessed_wrong_is_drawn():
+    """An area of 0 is a figure, not a missing one."""
+    has = np.array([True, False])
+    wrong = np.array([0.0, 1.0], dtype=np.float32)
+    columns = ("aggregate", "disaggregated", "oracle", "cohort_1")
+    truth = {"has": has, "property": np.array("warm")}
+    findings = Findings(
+        "warm", "property_inference", np.arange(2), has | True, dict.fromkeys(columns, wrong), truth
+    )
+    fading = PropertyJudge().draw(findings).axes[1]
+    (points,) = fading.containers
+    assert points.lines[0].get_ydata().tolist() == [0.0]
