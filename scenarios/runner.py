@@ -16,11 +16,12 @@ from fedsim.seeds import Stage, stream
 from fedsim.truth import Truth
 from scenarios.cpu import cpu_seconds
 from scenarios.engine import Engine, Runtime
+from scenarios.inference.figures import figures
 from scenarios.inference.findings import Findings
-from scenarios.inference.run import Bar, entries, no_bar, run_inference
+from scenarios.inference.run import Bar, no_bar, run_inference
 from scenarios.report import render_report
 from scenarios.run_directory import RunDirectory
-from scenarios.scenario import Scenario, load_scenario
+from scenarios.scenario import Scenario
 from scenarios.scoring import named, score_disaggregation
 from scenarios.simulate import simulate, simulate_rounds
 from scenarios.utility import messages_per_round, score_cohorts, score_counts
@@ -177,11 +178,11 @@ def read_result(directory: RunDirectory) -> Result:
 
 def write_report(directory: RunDirectory) -> None:
     """Draw the page from the files of a finished run."""
-    scenario = load_scenario(directory.scenario)
+    result = read_result(directory)
     page = render_report(
-        findings=[Findings.load(directory, key) for key, _ in entries(scenario.attack.inference)],
+        findings=[Findings.load(directory, key) for key, rows in figures(result).items() if rows],
         settings=directory.scenario.read_text(encoding="utf-8"),
-        result=read_result(directory),
+        result=result,
         recovery=Recovery.load(directory.recovery),
         truth=Truth.load(directory.truth),
     )

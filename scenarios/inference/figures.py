@@ -13,7 +13,7 @@ Row = tuple[str, Mapping[str, float | None], str]
 
 
 def figures(result: Mapping[str, Any]) -> dict[str, list[Row]]:
-    """Entry → its rows, from a whole result."""
+    """Entry → its rows, from a whole result; none where there was nobody to attack."""
     scores = {**result.get("inversion", {}), **{k: v for k, v in result.items() if _is_score(v)}}
     return {
         key: [_row(score, name) for name in score if _is_figure(score, name)] for key, score in scores.items()

@@ -54,14 +54,15 @@ def run_inference(
     for number, (key, attack) in enumerate(entries(world.scenario.attack.inference)):
         rng = stream(world.scenario.seed, Stage.ATTACK, number)
         columns = Columns.choose(world, view, recovery, truth, attack.targets)
-        findings, effort = _attack(attack, key, columns, directory, rng=rng, progress=bar(key))
-        findings.save(directory)
-        score = {
+        score: dict[str, Any] = {
             "clients": len(columns.clients),
             "resolved": int(columns.resolved.sum()),
-            **JUDGES[attack.kind].score(findings),
-            **effort,
         }
+        # Where nobody ever took part there is nobody to attack, and no figure.
+        if len(columns.clients):
+            findings, effort = _attack(attack, key, columns, directory, rng=rng, progress=bar(key))
+            findings.save(directory)
+            score |= {**JUDGES[attack.kind].score(findings), **effort}
         if attack.kind == "inversion":
             result.setdefault("inversion", {})[key] = score
         else:

@@ -197,6 +197,15 @@ def test_guesses_without_names_are_compared_with_those_they_are_about(scenario_f
     np.testing.assert_allclose(found.guesses["disaggregated"], found.guesses["oracle"], atol=1e-3)
 
 
+def test_where_nobody_takes_part_nobody_is_attacked(scenario_file, tmp_path):
+    overrides = ["clients.failures.absent=1.0", "federation.rounds=8", ATTACKS]
+    directory = RunDirectory.create(tmp_path / "run", replace=False)
+    result = run_scenario(World.prepare(load_scenario(scenario_file, overrides)), directory)
+    nobody = {"clients": 0, "resolved": 0}
+    assert (result["label_inference"], result["inversion"]["analytic"]) == (nobody, nobody)
+    assert directory.report.read_text().count("nobody to attack") == 2
+
+
 def test_entries_of_the_same_name_are_numbered(scenario_file):
     attacks = load_scenario(scenario_file, [ATTACKS]).attack.inference
     keys = [key for key, _ in entries(attacks + attacks)]
