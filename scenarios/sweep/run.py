@@ -122,19 +122,20 @@ class PointResult:
 
 
 def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent, *, fresh: bool = False) -> None:
-    """Find the mistakes that only data reveal, in every training that is still to come."""
+    """Find the mistakes that only data reveal, in every training and inference that is still to come."""
     from scenarios.world import World
 
     places = SweepDirectory(directory)
     left = [point for point in sweep.points if not places.done(point, fresh=fresh)]
-    firsts = {point.training: point for point in left if point.training is not None}
-    for number, point in enumerate(firsts.values()):
-        progress(number, len(firsts))
-        assert isinstance(point.settings, Scenario)
+    settings = [(point.training, point.settings) for point in left if isinstance(point.settings, Scenario)]
+    # Of an attack it is what inference asks of the data that can be wrong.
+    kinds = {(training, s.attack.inference, s.attack.auxiliary_images): s for training, s in settings}
+    for number, scenario in enumerate(kinds.values()):
+        progress(number, len(kinds))
         try:
-            World.prepare(point.settings)
+            World.prepare(scenario)
         except UserError as error:
-            raise UserError(f"{point.settings.title}: {error}") from error
+            raise UserError(f"{scenario.title}: {error}") from error
 
 
 def run_sweep(

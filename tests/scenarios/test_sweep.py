@@ -20,7 +20,7 @@ from scenarios.scenario import load_scenario
 from scenarios.sweep.code import this_code
 from scenarios.sweep.page import render_sweep
 from scenarios.sweep.pool import local_pool, ray_pool
-from scenarios.sweep.run import SweepDirectory, run_sweep
+from scenarios.sweep.run import SweepDirectory, check_worlds, run_sweep
 from scenarios.sweep.sweep import Sweep
 from scenarios.sweep.table import tidy
 
@@ -52,6 +52,25 @@ def plan(tmp_path, scenario_file):
         return Sweep.load(tmp_path / "sweep.toml")
 
     return load
+
+
+COHORTS = """
+title = "Cohorts"
+base = "small.toml"
+[vary]
+attack.inference = [
+    [{ name = "label_inference", cohorts = [2] }],
+    [{ name = "label_inference", cohorts = [1000] }],
+    [{ name = "label_inference", cohorts = [1] }],
+]
+"""
+
+
+def test_every_attack_is_checked_before_the_training_that_they_share(plan, tmp_path):
+    sweep = plan(COHORTS)
+    assert len({point.training for point in sweep.points}) == 1
+    with pytest.raises(UserError, match="cohorts: 1000 is too many"):
+        check_worlds(sweep, tmp_path / "out")
 
 
 @contextmanager
