@@ -36,13 +36,13 @@ class ExperimentFile(SweepFile):
 
     The sweep is the full budget. The quick one is those of its points whose keys have one of the values in
     `quick`, so that what a quick run made is there for the full one. A `measure` makes cells of the points;
-    they are shown with the key `across` from left to right and all others down, as heat maps or curves.
+    they are shown with the key `across` from left to right and all others down, as heat maps, curves or bars.
     `paper` is a table beside this file with the paper's values: columns of keys, and one named paper.
     `notes` tell the settings, and what was chosen where the paper is silent.
     """
 
     across: str
-    picture: Literal["heat maps", "curves"] = "heat maps"
+    picture: Literal["heat maps", "curves", "bars"] = "heat maps"
     measure: Measure = Mean()
     paper: str | None = None
     quick: Block = Field(default={})

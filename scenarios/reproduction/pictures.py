@@ -1,4 +1,4 @@
-"""An outcome as a picture: the paper's heat map, ours and the difference, or curves."""
+"""An outcome as a picture: the paper's heat map, ours and the difference, curves, or bars."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ DIVERGING = "RdBu"
 
 def draw(outcome: Outcome) -> Figure:
     """The picture that the experiment asks for; what was not run is blank."""
-    return _heat_maps(outcome) if outcome.experiment.file.picture == "heat maps" else _curves(outcome)
+    drawn = {"heat maps": _heat_maps, "curves": _curves, "bars": _bars}
+    return drawn[outcome.experiment.file.picture](outcome)
 
 
 def _heat_maps(outcome: Outcome) -> Figure:
@@ -60,10 +61,8 @@ def _curves(outcome: Outcome) -> Figure:
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     panel = figure.subplots()
     across, grid = outcome.across, outcome.grid()
-    numbers = all(isinstance(x, int | float) for x in across)
-    place = {x: x if numbers else i for i, x in enumerate(across)}
     for number, side in enumerate(outcome.down):
-        cells = [(place[x], grid[side, x]) for x in across if (side, x) in grid]
+        cells = [(x, grid[side, x]) for x in across if (side, x) in grid]
         label = ", ".join(f"{key} = {value}" for key, value in side) or "ours"
         run = [(x, cell.ours) for x, cell in cells if cell.ours is not None]
         if not run:
@@ -75,10 +74,38 @@ def _curves(outcome: Outcome) -> Figure:
         for dash, limit in zip((":", "--", "-."), cells[0][1].limits, strict=False):
             line = [(x, cell.limits[limit]) for x, cell in cells if cell.ours is not None]
             panel.plot(*zip(*line, strict=True), dash, color=f"C{number}", lw=1, label=limit)
-    if not numbers:
-        panel.set_xticks(range(len(across)), [shown(x) for x in across])
     panel.set(xlabel=outcome.experiment.file.across, ylabel=outcome.experiment.file.measure.label)
     panel.grid(alpha=0.3)
     if panel.get_legend_handles_labels()[0]:
+        panel.legend(fontsize=8)
+    return figure
+
+
+def _bars(outcome: Outcome) -> Figure:
+    """A bar for every cell with the paper's value on it, and a line at what no attack gives."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 1.2 + 0.34 * len(outcome.cells)), layout="constrained")
+    panel = figure.subplots()
+    across = outcome.experiment.file.across
+    names = [
+        " · ".join((*(value for _, value in outcome.side(cell)), shown(cell.place[across])))
+        for cell in outcome.cells
+    ]
+    run = [(place, cell) for place, cell in enumerate(outcome.cells) if cell.ours is not None]
+    lengths = [cell.ours or 0.0 for _, cell in run]
+    bars = panel.barh([place for place, _ in run], lengths, color="C0", label="ours")
+    panel.bar_label(bars, fmt="%.3g", padding=4, fontsize=9)
+    theirs = [(cell.paper, place) for place, cell in run if cell.paper is not None]
+    if theirs:
+        panel.plot(*zip(*theirs, strict=True), "D", color="C1", label="the paper's")
+    if run and run[0][1].baseline is not None:
+        panel.axvline(run[0][1].baseline, color="0.3", ls="--", lw=1, label="without any attack")
+    panel.set_yticks(range(len(names)), names)
+    panel.invert_yaxis()
+    panel.margins(x=0.12)
+    panel.set(xlabel=outcome.experiment.file.measure.label)
+    panel.grid(axis="x", alpha=0.3)
+    if run:
         panel.legend(fontsize=8)
     return figure

@@ -22,11 +22,12 @@ class Figures(Settings):
     figures: dict[str, str]
     paper: dict[str, float] = Field(default={})
     baseline: str | None = None
+    unit: str = "value"
 
     @property
     def label(self) -> str:
         """What it is called."""
-        return "value"
+        return self.unit
 
     def cells(self, rows: Sequence[Row], keys: Sequence[str]) -> list[Cell]:
         """A cell for every setting of the keys and every figure."""
