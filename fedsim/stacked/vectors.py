@@ -3,11 +3,16 @@
 A compiler of plain loops would write most sums back to memory after every product: as far as it knows, arrays
 overlap. Here sums stay in registers, of which there are 16 for vectors; what fits decides how much is done at
 a time. Nothing is checked: who calls makes arrays long enough. All arrays are contiguous.
+
+Loops that call these are kept on the disk, compiled, by the date of their own file: touch it after a change
+here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any, cast
 
 import numpy as np
@@ -85,123 +90,121 @@ class _Writer:
         """Add a product to a sum."""
         self.builder.store(self.plus_product(self.builder.load(total), left, right), total)
 
+    @contextmanager
+    def patches(
+        self, of: Any, begins: Any, factors: Any, count: Any, shifts: Any, first: Any
+    ) -> Iterator[tuple[Any, list[tuple[Any, Any, int]]]]:
+        """A loop over `count` patches: the factor of each, and where its vectors are (data, index, shift)."""
+        ways = [self.number(shifts, first, pair) for pair in range(PAIRS)]
+        with cgutils.for_range(self.builder, count) as loop:
+            patch = self.place(of, self.number(begins, loop.index))
+            factor = self.eight_times(self.number(factors, loop.index))
+            yield factor, [(patch, way, part) for way in ways for part in range(0, PAIR, 8)]
+
     def put_sums(self, sums: Sequence[Any], data: Any, index: Any) -> None:
         """Write sums back to where they began."""
         for number, total in enumerate(sums):
             self.put(self.builder.load(total), data, index, 8 * number)
 
 
-@intrinsic
+def _compiled_as(write_down: Callable[..., None]) -> Any:
+    """The loop that `write_down` writes, for compiled loops to call; it is given where the arguments are."""
+
+    # With its signature: from that numba knows how many arguments there are.
+    @wraps(write_down)
+    def loop(typing: Any, *arguments: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            write = _Writer(context, builder, signature, values)
+            write_down(write, *write.data)
+            return context.get_dummy_value()
+
+        return void(*arguments), generate
+
+    return intrinsic(loop)
+
+
+@_compiled_as
 def _add_weighted(
-    typing: Any, first: Any, second: Any, at: Any, seen: Any, taps: Any, one: Any, two: Any, count: Any
-) -> Any:
+    write: _Writer, first: Any, second: Any, at: Any, seen: Any, taps: Any, one: Any, two: Any, count: Any
+) -> None:
     """Two weighted sums of `count` shifted stretches of `seen`, for one reading of it.
 
     `first[at : at + LONG]` gets `one[t] * seen[at + taps[t] : at + taps[t] + LONG]` for all t added to it,
     and `second` gets the same with `two`.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        write = _Writer(context, builder, signature, values)
-        first, second, at, seen, taps, one, two, count = write.data
-        sums = write.sums(first, at, LONG), write.sums(second, at, LONG)
-        stretch = write.place(seen, at)
-        with cgutils.for_range(builder, count) as loop:
-            tap = write.number(taps, loop.index)
-            weights = [write.eight_times(write.number(weight, loop.index)) for weight in (one, two)]
-            for number, totals in enumerate(zip(*sums, strict=True)):
-                eight = write.eight(stretch, tap, 8 * number)
-                for total, weight in zip(totals, weights, strict=True):
-                    write.add(total, weight, eight)
-        write.put_sums(sums[0], first, at)
-        write.put_sums(sums[1], second, at)
-        return context.get_dummy_value()
-
-    return void(first, second, at, seen, taps, one, two, count), generate
+    sums = write.sums(first, at, LONG), write.sums(second, at, LONG)
+    stretch = write.place(seen, at)
+    with cgutils.for_range(write.builder, count) as loop:
+        tap = write.number(taps, loop.index)
+        weights = [write.eight_times(write.number(weight, loop.index)) for weight in (one, two)]
+        for number, totals in enumerate(zip(*sums, strict=True)):
+            eight = write.eight(stretch, tap, 8 * number)
+            for total, weight in zip(totals, weights, strict=True):
+                write.add(total, weight, eight)
+    write.put_sums(sums[0], first, at)
+    write.put_sums(sums[1], second, at)
 
 
-@intrinsic
+@_compiled_as
 def _gather(
-    typing: Any, to: Any, at: Any, seen: Any, begins: Any, factors: Any, count: Any, shifts: Any, first: Any
-) -> Any:
+    write: _Writer,
+    to: Any,
+    at: Any,
+    seen: Any,
+    begins: Any,
+    factors: Any,
+    count: Any,
+    shifts: Any,
+    first: Any,
+) -> None:
     """Weighted sums of `count` patches of `seen`, of each the PAIRS stretches from the `first` on.
 
     With p = PAIR, `to[at + i * p : at + (i + 1) * p]` gets `factors[k] * seen[b : b + p]` for all k added to
     it, where b = `begins[k] + shifts[first + i]`.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        write = _Writer(context, builder, signature, values)
-        to, at, seen, begins, factors, count, shifts, first = write.data
-        sums = write.sums(to, at, PAIRS * PAIR)
-        ways = [write.number(shifts, first, pair) for pair in range(PAIRS)]
-        with cgutils.for_range(builder, count) as loop:
-            patch = write.place(seen, write.number(begins, loop.index))
-            factor = write.eight_times(write.number(factors, loop.index))
-            for number, total in enumerate(sums):
-                pair, part = divmod(8 * number, PAIR)
-                write.add(total, factor, write.eight(patch, ways[pair], part))
-        write.put_sums(sums, to, at)
-        return context.get_dummy_value()
-
-    return void(to, at, seen, begins, factors, count, shifts, first), generate
+    sums = write.sums(to, at, PAIRS * PAIR)
+    with write.patches(seen, begins, factors, count, shifts, first) as (factor, places):
+        for total, place in zip(sums, places, strict=True):
+            write.add(total, factor, write.eight(*place))
+    write.put_sums(sums, to, at)
 
 
-@intrinsic
+@_compiled_as
 def _scatter(
-    typing: Any, of: Any, at: Any, to: Any, begins: Any, factors: Any, count: Any, shifts: Any, first: Any
-) -> Any:
+    write: _Writer, of: Any, at: Any, to: Any, begins: Any, factors: Any, count: Any, shifts: Any, first: Any
+) -> None:
     """The way back from `gather`: add multiples of `of` to `count` patches.
 
     `to[b : b + p]` gets `factors[k] * of[at + i * p : at + (i + 1) * p]` added to it, b and p as there.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        write = _Writer(context, builder, signature, values)
-        of, at, to, begins, factors, count, shifts, first = write.data
-        eights = [write.eight(of, at, 8 * number) for number in range(PAIRS * PAIR // 8)]
-        ways = [write.number(shifts, first, pair) for pair in range(PAIRS)]
-        with cgutils.for_range(builder, count) as loop:
-            patch = write.place(to, write.number(begins, loop.index))
-            factor = write.eight_times(write.number(factors, loop.index))
-            for number, eight in enumerate(eights):
-                pair, part = divmod(8 * number, PAIR)
-                total = write.plus_product(write.eight(patch, ways[pair], part), factor, eight)
-                write.put(total, patch, ways[pair], part)
-        return context.get_dummy_value()
-
-    return void(of, at, to, begins, factors, count, shifts, first), generate
+    eights = [write.eight(of, at, shift) for shift in range(0, PAIRS * PAIR, 8)]
+    with write.patches(to, begins, factors, count, shifts, first) as (factor, places):
+        for eight, place in zip(eights, places, strict=True):
+            write.put(write.plus_product(write.eight(*place), factor, eight), *place)
 
 
-@intrinsic
-def _choose(typing: Any, found: Any, corner: Any, width: Any, values: Any, places: Any, at: Any) -> Any:
+@_compiled_as
+def _choose(write: _Writer, found: Any, corner: Any, width: Any, values: Any, places: Any, at: Any) -> None:
     """The largest number in each of eight 2×2 blocks side by side, and where it is.
 
     The first block's upper left corner is `found[corner]`, and lines are `width` long. Results go to
     `values[at : at + 8]` and `places[at : at + 8]`; of numbers that are alike the first one counts.
     """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        write = _Writer(context, builder, signature, values)
-        found, corner, width, best_to, place_to, at = write.data
-        best = place = None
-        for line in (corner, builder.add(corner, width)):
-            left, right = write.eight(found, line), write.eight(found, line, 8)
-            begin = write.eight_times(builder.trunc(line, _INTEGER), _INTEGERS)
-            for columns in (_EVEN, _ODD):
-                rival = builder.shuffle_vector(left, right, columns)
-                rival_place = builder.add(begin, columns)
-                if best is None:
-                    best, place = rival, rival_place
-                else:
-                    larger = builder.fcmp_ordered(">", rival, best)
-                    best = builder.select(larger, rival, best)
-                    place = builder.select(larger, rival_place, place)
-        write.put(best, best_to, at)
-        write.put(place, place_to, at)
-        return context.get_dummy_value()
-
-    return void(found, corner, width, values, places, at), generate
+    builder, best, place = write.builder, None, None
+    for line in (corner, builder.add(corner, width)):
+        left, right = write.eight(found, line), write.eight(found, line, 8)
+        begin = write.eight_times(builder.trunc(line, _INTEGER), _INTEGERS)
+        for columns in (_EVEN, _ODD):
+            rival = builder.shuffle_vector(left, right, columns)
+            rival_place = builder.add(begin, columns)
+            if best is None:
+                best, place = rival, rival_place
+            else:
+                larger = builder.fcmp_ordered(">", rival, best)
+                best = builder.select(larger, rival, best)
+                place = builder.select(larger, rival_place, place)
+    write.put(best, values, at)
+    write.put(place, places, at)
 
 
 # As they are called in compiled loops.
