@@ -52,11 +52,9 @@ def simulate(
     return Simulation(seconds, _test_accuracy(world), void_rounds)
 
 
-def simulate_rounds(
-    world: World, directory: RunDirectory, until: int, engine: Runtime, progress: Progress = silent
-) -> None:
+def simulate_rounds(world: World, directory: RunDirectory, until: int, engine: Runtime) -> None:
     """Run the first `until` rounds on the inline engine: a checkpoint is left, and `simulate` goes on."""
-    _run(world, directory, until, engine, progress)
+    _run(world, directory, until, engine, silent)
 
 
 def _run(world: World, directory: RunDirectory, until: int, engine: Runtime, progress: Progress) -> float:

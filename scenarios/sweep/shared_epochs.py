@@ -31,7 +31,7 @@ ROOM = 0.5
 def rounds_at_a_time(scenarios: Sequence[Scenario], folder: Path) -> int:
     """For how many rounds a folder's disk has room for the updates that these trainings would share."""
     world = World.prepare(scenarios[0])
-    largest = int(world.schedule.sum(axis=1).max()) * world.model.dim * np.dtype(np.float32).itemsize
+    largest = max(1, int(world.schedule.sum(axis=1).max())) * world.model.dim * np.dtype(np.float32).itemsize
     return int(ROOM * shutil.disk_usage(folder).free) // (len(scenarios) * largest)
 
 
