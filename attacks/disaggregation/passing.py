@@ -21,8 +21,8 @@ from attacks.disaggregation.round_model import LeaveOneOut, RoundModel, Scales
 from attacks.disaggregation.whitening import level_rounds, outliers, whitened_gram
 from attacks.disaggregation.window_posterior import WindowPosterior
 
-BLOCK_ENTRIES = 1 << 23
-"""Products of updates in memory at a time (64 MB)."""
+BLOCK_ENTRIES = 1 << 20
+"""Products of updates in memory at a time (8 MB)."""
 TYPICAL = 0.15
 """The eigenvalue that outliers are measured by: its place among the largest, relative to the clients."""
 UNKNOWN_MEAN = 10.0
@@ -225,11 +225,12 @@ class Passing:
             explained = (doubt[block] * np.einsum("rkk->rk", among)[:, :n]).sum(axis=1)
             noise = np.maximum(others.variance[block] - explained, model.noise[block])
             weight = dimension / noise
+            among *= weight[:, None, None]
             missing = (
                 None if self.cohort_sizes is None else self.cohort_sizes[block] - expected[block].sum(axis=1)
             )
             shift, variance[block] = detect(
-                among[:, :n, :n] * weight[:, None, None], left[:, :n] * weight[:, None], doubt[block], missing
+                among[:, :n, :n], left[:, :n] * weight[:, None], doubt[block], missing
             )
             estimate[block] = expected[block] + shift
         return estimate, np.maximum(variance, 1e-6)

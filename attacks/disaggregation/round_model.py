@@ -19,6 +19,7 @@ whoever took part.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,6 +158,11 @@ class LeaveOneOut:
         between = matrix if self.kernel is None else matrix * self.kernel
         return np.asarray(np.einsum("rk,rk->k", P, between @ P) + np.diag(matrix) @ self.doubt)
 
+    @cached_property
+    def between(self) -> NDArray[np.float64]:
+        """(c, c) ⟨ĝ_j, ĝ_k⟩ from all rounds, if the model is fixed."""
+        return np.asarray(self.weighted.T @ self.energy @ self.weighted)
+
     def products(self, rounds: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """For b rounds r and all c `columns`: ⟨ĝ_k, A_r⟩ (b, c), and ⟨ĝ_j, ĝ_k⟩ (b, c, c), ĝ without round r.
 
@@ -171,12 +177,10 @@ class LeaveOneOut:
             C[:, :, : self.moving] *= self.kernel[own][:, :, None]
         o, e = (_dot(matrix[own], C) for matrix in (self.inverse, self.energy))
         with_round = _dot(self.filtered.T[own], C) - v * np.diag(self.filtered)[own, None] * o
-        if self.kernel is None:
-            among = np.broadcast_to(C.T @ self.energy @ C, (len(own), C.shape[1], C.shape[1]))
-        else:
-            among = np.matmul(C.transpose(0, 2, 1), self.energy @ C)
-        cross = (v * o)[:, :, None] * (e - 0.5 * v * energy_own * o)[:, None, :]
-        return with_round, among - cross - cross.transpose(0, 2, 1)
+        before = self.between if self.kernel is None else np.matmul(C.transpose(0, 2, 1), self.energy @ C)
+        left, right = v * o, e - 0.5 * v * energy_own * o
+        among = np.matmul(np.stack((left, right), axis=2), np.stack((right, left), axis=1))
+        return with_round, np.subtract(before, among, out=among)
 
 
 def _dot(rows: NDArray[np.float64], C: NDArray[np.float64]) -> NDArray[np.float64]:

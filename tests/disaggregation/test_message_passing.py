@@ -104,11 +104,12 @@ def test_what_clients_share_is_known_in_every_direction_but_its_own():
 
 
 @pytest.mark.parametrize("missing", [None, np.array([0.5, -1.0])])
-def test_detection_is_the_best_linear_estimate(missing):
+@pytest.mark.parametrize("doubtful", [[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])
+def test_detection_is_the_best_linear_estimate(missing, doubtful):
     rng = np.random.default_rng(3)
     root = rng.standard_normal((2, 5, 8))
     J, j = root @ root.transpose(0, 2, 1), rng.standard_normal((2, 5))
-    doubt = rng.uniform(0.01, 0.2, (2, 5)) * [1, 1, 0, 1, 0]
+    doubt = rng.uniform(0.01, 0.2, (2, 5)) * doubtful
     shift, variance = detect(J, j, doubt, missing)
     for r in range(2):
         cohort = 0 if missing is None else 1 / COHORT_SD**2
