@@ -61,7 +61,7 @@ class Outcome:
     @property
     def others(self) -> str:
         """A sentence about cells that other code than this made; empty if there are none."""
-        return other_code(cell.code for cell in self.cells)
+        return other_code("; ".join(cell.codes) for cell in self.cells)
 
     @property
     def across(self) -> list[Any]:
@@ -99,7 +99,7 @@ class Outcome:
                 "seeds_planned": cell.seeds_planned,
                 "limit": cell.limit,
                 "seconds": round(cell.cpu_seconds, 2),
-                "code": cell.code,
+                "code": "; ".join(cell.codes),
             }
             for cell in self.cells
         ]

@@ -79,7 +79,7 @@ def _section(outcome: Outcome, folder: str) -> list[str]:
         f"{Tally.of(outcome.cells)}. Seeds per cell: {_values(cell.seeds for cell in run)} of "
         f"{_values(cell.seeds_planned for cell in run)}; columns per cell: "
         f"{_values(cell.columns for cell in run)}; {_texts(cell.limit for cell in run)}; "
-        f"{outcome.cpu_seconds:.0f} s; code {_texts(cell.code for cell in run)}.",
+        f"{outcome.cpu_seconds:.0f} s; code {_texts(code for cell in run for code in cell.codes)}.",
         *([f"Worse than the paper: {'; '.join(_named(cell.place) for cell in worse)}."] if worse else []),
         "",
         f"![{file.title}]({folder}/{name}.svg)",

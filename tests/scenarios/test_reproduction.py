@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -119,6 +120,16 @@ def test_the_record_tells_what_was_run_and_what_was_not(small, directory, tmp_pa
     once = (tmp_path / "record" / "small.svg").read_bytes()
     write_record([small], directory, tmp_path / "record.md")
     assert (tmp_path / "record" / "small.svg").read_bytes() == once
+
+
+def test_the_record_names_each_code_once(small, directory, tmp_path):
+    run_sweep(small.budget(Budget.QUICK), directory)
+    # One seed of one cell is from another release.
+    older = next(p for p in small.sweep.points if directory.point(p).path.is_dir())
+    (directory.point(older).path / "code.txt").write_text("0.0+older\n")
+    write_record([small], directory, tmp_path / "record.md")
+    codes = re.search(r"; code (.*)\.\n", (tmp_path / "record.md").read_text())[1].split("; ")
+    assert sorted(codes) == sorted(["0.0+older", this_code()])
 
 
 def test_a_record_of_nothing_names_what_is_missing(small, directory, tmp_path):

@@ -19,8 +19,9 @@ class Cell:
     """One value of ours and how it came about; `ours` is None where nothing has been run.
 
     `seeds` were run, out of `seeds_planned`, with so many `columns` sought in all of them together, under the
-    solver and time `limit`, by that `code`. `baseline` is what no attack would give; where the paper's value
-    is no more than that, it is not `telling`. `limits` are other values to draw in, by what they are.
+    solver and time `limit`, by `codes`: each seed may have been run by another. `baseline` is what no attack
+    would give; where the paper's value is no more than that, it is not `telling`. `limits` are other values
+    to draw in, by what they are.
     """
 
     place: Mapping[str, Any]
@@ -30,7 +31,7 @@ class Cell:
     columns: int
     limit: str
     cpu_seconds: float
-    code: str = ""
+    codes: tuple[str, ...] = ()
     baseline: float | None = None
     paper: float | None = None
     telling: bool = True
@@ -67,7 +68,7 @@ def cell(place: Mapping[str, Any], rows: Sequence[Row], ours: float | None, **mo
         columns=sum(row["columns"] for row in run),
         limit="; ".join(dict.fromkeys(row["limit"] for row in rows)),
         cpu_seconds=cost(run),
-        code="; ".join(dict.fromkeys(row["code"] for row in run)),
+        codes=tuple(dict.fromkeys(row["code"] for row in run)),
         **more,
     )
 
