@@ -24,24 +24,33 @@ class Tally:
 
     cells: int
     run: int
-    at_least: int
+    better: int
+    equal: int
     worse: int
 
     @classmethod
     def of(cls, cells: Iterable[Cell]) -> Tally:
-        """Count them; the paper's values are fractions recovered or decibels, so that more is better."""
+        """Count them; the paper's values are fractions recovered or decibels, so that more is better.
+
+        Equal are those that the paper's rounding does not tell from its value.
+        """
         cells = list(cells)
         telling = [c for c in cells if c.telling]
-        pairs = [(c.ours, c.paper) for c in telling if c.ours is not None and c.paper is not None]
-        at_least = sum(ours >= paper - ROUNDING for ours, paper in pairs)
-        return cls(len(cells), sum(c.seeds > 0 for c in cells), at_least, len(pairs) - at_least)
+        gains = [c.ours - c.paper for c in telling if c.ours is not None and c.paper is not None]
+        better, worse = sum(gain > ROUNDING for gain in gains), sum(gain < -ROUNDING for gain in gains)
+        run = sum(c.seeds > 0 for c in cells)
+        return cls(len(cells), run, better, len(gains) - better - worse, worse)
+
+    @property
+    def compared(self) -> int:
+        """How many of the cells that were run have a value in the paper that an attack is needed for."""
+        return self.better + self.equal + self.worse
 
     def __str__(self) -> str:
-        if not self.at_least + self.worse:
-            return f"{self.run} of {self.cells} cells run"
-        return (
-            f"{self.run} of {self.cells} cells run: {self.at_least} at least the paper's, {self.worse} worse"
-        )
+        run = f"{self.run} of {self.cells} cells run"
+        if not self.compared:
+            return run
+        return f"{run}: {self.better} better than the paper's, {self.equal} equal, {self.worse} worse"
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]
     rows = []
     for outcome in outcomes:
         tally = Tally.of(outcome.cells)
-        compared = [str(tally.at_least), str(tally.worse)] if tally.at_least + tally.worse else ["", ""]
-        rows.append([f"`{outcome.experiment.name}`", str(tally.cells), str(tally.run), *compared])
+        compared = (tally.better, tally.equal, tally.worse) if tally.compared else ("", "", "")
+        rows.append([f"`{outcome.experiment.name}`", *map(str, (tally.cells, tally.run, *compared))])
     missing = [f"`{o.experiment.name}`" for o in outcomes if not Tally.of(o.cells).run]
     return [
         "# The paper's tables and figures, ours beside theirs",
@@ -50,11 +50,11 @@ def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]
         f"{_made()}; {hours:.2g} hours of computing in all. `fedsim reproduce NAME` makes a table or figure "
         "again, `--budget full` all its cells.",
         "",
-        "A cell that was not run is blank. At least: not below the paper's value but for its rounding to two "
-        "digits. Most figures have no values in the paper's text to compare with; a value of the paper that "
-        "needs no attack, such as a grey image's, is shown and not compared.",
+        "A cell that was not run is blank. Equal: as the paper's value but for its rounding to two digits. "
+        "Most figures have no values in the paper's text to compare with; a value of the paper that needs no "
+        "attack, such as a grey image's, is shown and not compared.",
         "",
-        *_markdown(["", "cells", "run", "at least the paper's", "worse"], rows),
+        *_markdown(["", "cells", "run", "better than the paper's", "equal", "worse"], rows),
         "",
         f"In all {Tally.of(cell for outcome in outcomes for cell in outcome.cells)}; a cell that several "
         "of them share counts in each.",

@@ -181,7 +181,7 @@ def test_a_value_of_the_paper_that_needs_no_attack_is_not_compared():
     measure = Figures(figures=figures, paper={"sum": 6.1, "one": 25.0}, baseline="grey")
     cells = measure.cells([row(1.0, **{"psnr.sum": 15.0, "psnr.one": 30.0, "psnr.grey": 12.0})], [])
     assert [(c.baseline, c.telling) for c in cells] == [(12.0, False), (12.0, True), (12.0, True)]
-    assert (Tally.of(cells).at_least, Tally.of(cells).worse) == (1, 0)
+    assert (Tally.of(cells).compared, Tally.of(cells).better) == (1, 1)
 
 
 def test_shares_of_counts_are_those_of_the_planted_rounds():
@@ -200,11 +200,11 @@ def test_variance_of_updates_is_that_of_the_noise_that_was_planted():
 def test_tally_grants_the_papers_rounding(small, directory):
     cells = [
         c
-        for ours, paper in ((0.667, 0.67), (0.5, 0.67), (None, 1.0))
+        for ours, paper in ((0.667, 0.67), (0.673, 0.67), (0.5, 0.67), (0.68, 0.67), (None, 1.0))
         for c in Mean().cells([row(ours, seed=1)], [])
         for c in [type(c)(**{**c.__dict__, "paper": paper})]
     ]
-    assert str(Tally.of(cells)) == "2 of 3 cells run: 1 at least the paper's, 1 worse"
+    assert str(Tally.of(cells)) == "4 of 5 cells run: 1 better than the paper's, 2 equal, 1 worse"
 
 
 def test_a_shared_training_costs_once():
