@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.report import ParticipationReport
+from attacks.disaggregation.windows import disjoint_table
 
 LEAST_SD = 1 / 3
 """A loss makes a count wrong by a whole one, however rare it is: that must not be beyond belief."""
@@ -23,15 +24,24 @@ def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> 
 
     `cohort_sizes` (rounds,) says how many updates each sum holds. Counts that state an error already keep
     it, unless it is too small to be Gaussian. Otherwise the updates that all clients together counted beyond
-    the cohorts of the same rounds were lost one by one, each by somebody: the number in one count is about
-    Poisson, and so is its variance.
+    the cohorts of the same rounds were lost one by one, and any that was counted may be one of them: the
+    number lost in a count is about Poisson, in proportion to the count, and so is its variance.
+
+    A growing counter keeps what was lost before, so that its readings err alike. Their differences err each
+    by itself: it is these that come back, over windows that are disjoint as far as differences make them so.
     """
     if (counts.sd > 0).any():
         return replace(counts, noise_sd=_credible_sd(counts))
-    lost = _lost_updates(counts, cohort_sizes)
+    disjoint, overlapping = disjoint_table(counts, len(cohort_sizes))
+    lost = _lost_updates(disjoint, cohort_sizes)
     if lost == 0:
         return counts
-    return replace(counts, noise_sd=max(LEAST_SD, float(np.sqrt(lost / len(counts.count)))))
+    rest = [(k, row.start, row.stop, row.count, row.sd) for k, rows in overlapping.items() for row in rows]
+    table = np.concatenate((disjoint, np.reshape(rest, (-1, 5))))
+    client, start, stop = table[:, :3].astype(np.int64).T
+    variance = table[:, 3] * (lost / disjoint[:, 3].sum())
+    sd = np.maximum(LEAST_SD, np.sqrt(variance))
+    return ParticipationReport(counts.clients, client, start, stop, table[:, 3], sd)
 
 
 def _credible_sd(counts: ParticipationReport) -> NDArray[np.float64]:
@@ -45,15 +55,14 @@ def _credible_sd(counts: ParticipationReport) -> NDArray[np.float64]:
     return np.where(whole, np.maximum(counts.sd, 1 / np.sqrt(-2 * np.log(chance))), counts.sd)
 
 
-def _lost_updates(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> float:
+def _lost_updates(windows: NDArray[np.float64], cohort_sizes: NDArray[np.int64]) -> float:
     """Participations that were counted beyond the cohorts' sizes, at least: no excess is counted twice.
 
-    Counts can be held against the cohorts of any span of rounds that they lie in, whether or not clients
-    have the same windows; a missing one only hides losses. So the rounds are cut into the spans with the most
-    excess in all.
+    Counts of disjoint `windows` (`disjoint_table`) can be held against the cohorts of any span of rounds that
+    they lie in, whether or not clients have the same windows; a missing one only hides losses. So the rounds
+    are cut into the spans with the most excess in all.
     """
-    rows = _without_overlaps(counts)
-    bounds, place = np.unique(np.concatenate((counts.start[rows], counts.stop[rows])), return_inverse=True)
+    bounds, place = np.unique(windows[:, 1:3].T.astype(np.int64), return_inverse=True)
     start, stop = place.reshape(2, -1)
     by_end = np.argsort(stop, kind="stable")
     ends = np.searchsorted(stop[by_end], np.arange(len(bounds) + 1))
@@ -62,25 +71,8 @@ def _lost_updates(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) 
     counted = np.zeros(len(bounds))  # in the windows from each bound to the present end
     for end in range(1, len(bounds)):
         ending = by_end[ends[end] : ends[end + 1]]
-        begun = np.bincount(start[ending], counts.count[rows[ending]], minlength=len(bounds))
+        begun = np.bincount(start[ending], windows[ending, 3], minlength=len(bounds))
         counted += np.cumsum(begun[::-1])[::-1]
         excess = counted[:end] - (held[end] - held[:end])
         most[end] = max(most[end - 1], float((most[:end] + excess).max()))
     return float(most[-1])
-
-
-def _without_overlaps(counts: ParticipationReport) -> NDArray[np.intp]:
-    """Answered rows of which no two of one client overlap: the longest of those that begin first, and on."""
-    rows = np.lexsort((-counts.stop, counts.start, counts.client))
-    rows = rows[~np.isnan(counts.count[rows])]
-    before, after = rows[:-1], rows[1:]
-    apart = (counts.client[before] != counts.client[after]) | (counts.stop[before] <= counts.start[after])
-    if apart.all():
-        return rows
-    chosen: list[int] = []
-    client, until = -1, 0
-    for row in rows.tolist():
-        if counts.client[row] != client or counts.start[row] >= until:
-            chosen.append(row)
-            client, until = counts.client[row], counts.stop[row]
-    return np.array(chosen, dtype=np.intp)

@@ -50,10 +50,14 @@ def disjoint_rows(rows: list[Row], client: str) -> tuple[list[Row], list[Row]]:
 
 
 def _nested_pair(rows: list[Row]) -> tuple[Row, Row] | None:
-    """Two windows that share an end, the longer one first."""
+    """Two windows that share an end, the longer one first: the longest of all that do, and the next.
+
+    A growing counter's readings are so subtracted as they are. A difference has the errors of both counts;
+    taken from the shortest, later windows would be differences of differences, with twice the variance each.
+    """
     for end in ("start", "stop"):
-        rows.sort(key=lambda row: (getattr(row, end), row.stop - row.start))
-        for inner, outer in pairwise(rows):
+        rows.sort(key=lambda row: (getattr(row, end), row.stop - row.start), reverse=True)
+        for outer, inner in pairwise(rows):
             if getattr(inner, end) == getattr(outer, end):
                 return outer, inner
     return None

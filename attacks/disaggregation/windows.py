@@ -41,21 +41,8 @@ class Windows:
     @classmethod
     def from_report(cls, report: ParticipationReport, rounds: int) -> Windows:
         """Disjoint windows that say what the report says; WindowsError if it contradicts itself."""
-        known = ~np.isnan(report.count)
-        order = _in_order(report.client[known], report.start[known], report.stop[known], rounds)
-        columns = (report.client, report.start, report.stop, report.count, report.sd)
-        table = np.stack([column[known][order] for column in columns], axis=1)
-        client, start, stop = table[:, 0], table[:, 1], table[:, 2]
-        clash = (client[1:] == client[:-1]) & (start[1:] < stop[:-1])
-        overlapping: dict[int, tuple[Row, ...]] = {}
-        tables = [table[~np.isin(client, client[1:][clash])] if clash.any() else table]
-        for index in np.unique(client[1:][clash]).astype(int).tolist():
-            rows = [Row(int(a), int(b), c, s) for _, a, b, c, s in table[client == index].tolist()]
-            disjoint, rest = disjoint_rows(rows, str(report.clients[index]))
-            if rest:
-                overlapping[index] = tuple(rest)
-            tables.append(np.array([(index, row.start, row.stop, row.count, row.sd) for row in disjoint]))
-        return _arranged(rounds, len(report.clients), np.concatenate(tables), overlapping)
+        table, overlapping = disjoint_table(report, rounds)
+        return _arranged(rounds, len(report.clients), table, overlapping)
 
     @property
     def clients(self) -> int:
@@ -181,6 +168,31 @@ class Windows:
             )
             for w in np.flatnonzero(~np.isnan(self.count[client]) & (lengths > 0))
         ] + list(self.overlapping.get(client, ()))
+
+
+def disjoint_table(
+    report: ParticipationReport, rounds: int
+) -> tuple[NDArray[np.float64], dict[int, tuple[Row, ...]]]:
+    """The known counts of a report in disjoint windows, and by client those of windows that overlap them.
+
+    Rows (n, 5) are a client's place, start, stop, count and sd. WindowsError if exact counts contradict each
+    other.
+    """
+    known = ~np.isnan(report.count)
+    order = _in_order(report.client[known], report.start[known], report.stop[known], rounds)
+    columns = (report.client, report.start, report.stop, report.count, report.sd)
+    table = np.stack([column[known][order] for column in columns], axis=1)
+    client, start, stop = table[:, 0], table[:, 1], table[:, 2]
+    clash = (client[1:] == client[:-1]) & (start[1:] < stop[:-1])
+    overlapping: dict[int, tuple[Row, ...]] = {}
+    tables = [table[~np.isin(client, client[1:][clash])] if clash.any() else table]
+    for index in np.unique(client[1:][clash]).astype(int).tolist():
+        rows = [Row(int(a), int(b), c, s) for _, a, b, c, s in table[client == index].tolist()]
+        disjoint, rest = disjoint_rows(rows, str(report.clients[index]))
+        if rest:
+            overlapping[index] = tuple(rest)
+        tables.append(np.array([(index, row.start, row.stop, row.count, row.sd) for row in disjoint]))
+    return np.concatenate(tables), overlapping
 
 
 def _in_order(

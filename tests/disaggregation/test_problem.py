@@ -86,9 +86,14 @@ def test_cumulative_counters_become_differences():
 
 
 def test_differences_of_noisy_counters_add_their_variances():
-    windows = DisaggregationProblem(A, report((0, 0, 4, 1.2), (0, 0, 8, 1.9), noise_sd=0.3)).windows
-    assert windows.count[0] == pytest.approx([1.2, 0.7])
-    assert windows.sd[0] == pytest.approx([0.3, 0.3 * np.sqrt(2)])
+    """Those of two readings each, however many there were before."""
+    readings = [(0, 0, 2, 0.4), (0, 0, 4, 1.2), (0, 0, 5, 1.3), (0, 0, 8, 1.9)]
+    windows = DisaggregationProblem(A, report(*readings, noise_sd=0.3)).windows
+    assert windows.count[0] == pytest.approx([0.4, 0.8, 0.1, 0.6])
+    assert windows.sd[0] == pytest.approx([0.3] + [0.3 * np.sqrt(2)] * 3)
+    backwards = [(0, 8 - stop, 8, count) for _, _, stop, count in readings]
+    windows = DisaggregationProblem(A, report(*backwards, noise_sd=0.3)).windows
+    assert windows.sd[0] == pytest.approx([0.3 * np.sqrt(2)] * 3 + [0.3])
 
 
 def test_overlapping_windows_stay_constraints():
