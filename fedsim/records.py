@@ -93,6 +93,8 @@ class TranscriptWriter:
         self._file = (folder / "rounds.csv").open("a+", newline="", encoding="utf-8")
         self._rows = csv.writer(self._file)
         self._round = keep
+        self.finite = True
+        """Whether everything that was appended is a finite number."""
         try:
             # This kind of lock is not handed on to processes that are forked from this one.
             fcntl.lockf(self._aggregates, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,6 +119,7 @@ class TranscriptWriter:
         self._rows.writerow((self._round, cohort_size, weight))
         self._file.flush()
         self._round += 1
+        self.finite &= bool(np.isfinite(aggregate).all())
 
     def sync(self) -> None:
         """Return once everything that was appended is safe on the disk."""

@@ -9,7 +9,7 @@ from typing import Any
 from analytics.report import ParticipationReport
 from attacks.disaggregation import NotFiniteError, Recovery
 from attacks.view import AttackerView
-from fedsim.errors import RunFailedError, UserError
+from fedsim.errors import UserError
 from fedsim.files import write_json, write_text
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
@@ -23,7 +23,7 @@ from scenarios.report import render_report
 from scenarios.run_directory import RunDirectory
 from scenarios.scenario import Scenario
 from scenarios.scoring import named, score_disaggregation
-from scenarios.simulate import simulate, simulate_rounds
+from scenarios.simulate import diverged, simulate, simulate_rounds
 from scenarios.utility import messages_per_round, score_cohorts, score_counts
 from scenarios.world import World
 
@@ -123,10 +123,7 @@ def attack_run(
     try:
         recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
     except NotFiniteError as error:
-        raise RunFailedError(
-            f"{directory.path}: the training diverged: the sum of round {error.row} is not finite; "
-            "lower clients.lr"
-        ) from error
+        raise diverged(directory, error.row) from error
     spent = cpu_seconds() - before
     recovery.save(directory.recovery)
 

@@ -15,14 +15,14 @@ from fedsim.aggregation import TrustedAggregation
 from fedsim.checkpoint import Checkpoint, Pace
 from fedsim.diary import read_diaries
 from fedsim.engines.inline import InlineGrid
-from fedsim.errors import UserError
+from fedsim.errors import RunFailedError, UserError
 from fedsim.flower import parameters_of, vector_record
 from fedsim.later_rounds import LaterRounds
 from fedsim.progress import Progress, silent
 from fedsim.records import Transcript, TranscriptWriter
 from fedsim.training import accuracy, as_input
 from fedsim.truth import TruthRecorder
-from scenarios.engine import Engine, Runtime
+from scenarios.engine import Engine, Inline, Runtime
 from scenarios.run_directory import RunDirectory
 from scenarios.server import defended_server
 from scenarios.world import World
@@ -45,7 +45,8 @@ def simulate(
     """Run the federation; leave transcript, truth and the devices' answers in the directory.
 
     On the inline engine, which keeps the devices' state in this process, it leaves checkpoints on the way
-    and one after the last round. If the directory holds one already, the run goes on from there.
+    and one after the last round. If the directory holds one already, the run goes on from there. A training
+    that diverges ends there with the round in which it does, unless others wait for its shorter epochs.
     """
     seconds = _run(world, directory, world.scenario.federation.rounds, engine, progress)
     void_rounds = int(Transcript.load(directory.transcript).void.sum())
@@ -70,6 +71,7 @@ def _run(world: World, directory: RunDirectory, until: int, engine: Runtime, pro
             f"{directory.path} was begun with other data than there are now: put those back, or begin anew "
             "(--force, or without the folder)"
         )
+    shared = isinstance(engine, Inline) and engine.spool is not None
     started, pace = time.perf_counter() - before.seconds, Pace()
     truth = TruthRecorder(federation.rounds, federation.clients, world.model.dim)
     truth.participation[: before.rounds] = before.participation
@@ -102,6 +104,8 @@ def _run(world: World, directory: RunDirectory, until: int, engine: Runtime, pro
                 done = before.rounds + server_round
                 world.model.load(parameters_of(arrays))
                 progress(done, federation.rounds)
+                if isinstance(grid, InlineGrid) and not transcript.finite and not shared:
+                    raise diverged(directory, done - 1)
                 due = pace.is_due() or done == until
                 if isinstance(grid, InlineGrid) and server_round and due:
                     with pace.writing():
@@ -133,6 +137,14 @@ def _run(world: World, directory: RunDirectory, until: int, engine: Runtime, pro
     if until == federation.rounds:
         collector.report().write_csv(directory.answers)
     return time.perf_counter() - started
+
+
+def diverged(directory: RunDirectory, round_index: int) -> RunFailedError:
+    """What to raise when a sum turns out not to be finite."""
+    return RunFailedError(
+        f"{directory.path}: the training diverged: the sum of round {round_index} is not finite; "
+        "lower clients.lr"
+    )
 
 
 def _test_accuracy(world: World) -> float:

@@ -9,7 +9,7 @@ import pytest
 from analytics import windowed_counts
 from analytics.report import ParticipationReport
 from fedsim.errors import RunFailedError, UserError
-from fedsim.records import Transcript
+from fedsim.records import Transcript, rounds_recorded
 from fedsim.truth import Truth
 from scenarios.run_directory import RunDirectory
 from scenarios.runner import run_scenario, write_report
@@ -154,15 +154,18 @@ def test_what_is_gone_from_a_run_is_named(finished_run, tmp_path):
         RunDirectory.open(directory.path)
 
 
-def test_a_training_that_diverges_is_told_in_a_line(scenario_file, tmp_path):
-    with pytest.raises(RunFailedError, match=r"diverged.* round \d+ .*lower clients\.lr"):
+def test_a_training_that_diverges_ends_at_once_and_is_told_in_a_line(scenario_file, tmp_path):
+    with pytest.raises(RunFailedError, match=r"diverged.* round 0 .*lower clients\.lr"):
         run(
             scenario_file,
             tmp_path / "run",
             "clients.lr=1e30",
             "clients.local_epochs=3",
-            "federation.rounds=2",
+            "federation.rounds=1000",
+            "federation.participation.rate=1",
         )
+    assert rounds_recorded(tmp_path / "run" / "transcript") == 1
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["scenario.toml", "transcript"]
 
 
 @pytest.mark.slow

@@ -120,3 +120,18 @@ def test_trainings_without_room_are_done_one_by_one(scenario_file, tmp_path, mon
     family = scenarios(scenario_file, "federation.clients=4", "federation.rounds=2")
     train_shared([(scenario, tmp_path / f"{epochs}") for epochs, scenario in family.items()], "1.0", False)
     assert all((tmp_path / f"{epochs}" / HONEST).exists() for epochs in family)
+
+
+def test_a_training_that_diverges_does_not_take_shorter_ones_with_it(scenario_file, tmp_path):
+    """One epoch leaves numbers that are huge and finite, three do not."""
+    scenarios_ = [
+        load_scenario(
+            scenario_file, ["federation.rounds=2", "clients.lr=1e30", f"clients.local_epochs={epochs}"]
+        )
+        for epochs in (1, 3)
+    ]
+    runs = [(scenario, folder(tmp_path / str(scenario.clients.local_epochs))) for scenario in scenarios_]
+    assert len(list(train_shared_epochs(runs, at_a_time=2, workers=1))) == 2
+    short, long = (np.load(run.transcript / "aggregates.npy") for _, run in runs)
+    assert np.isfinite(short).all()
+    assert not np.isfinite(long).all()
