@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.report import ParticipationReport
+from attacks.disaggregation.losses import with_losses
 from attacks.disaggregation.windows import disjoint_table
-
-LEAST_SD = 1 / 3
-"""A loss makes a count wrong by a whole one, however rare it is: that must not be beyond belief."""
 
 
 def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> ParticipationReport:
@@ -24,24 +22,15 @@ def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> 
 
     `cohort_sizes` (rounds,) says how many updates each sum holds. Counts that state an error already keep
     it, unless it is too small to be Gaussian. Otherwise the updates that all clients together counted beyond
-    the cohorts of the same rounds were lost one by one, and any that was counted may be one of them: the
-    number lost in a count is about Poisson, in proportion to the count, and so is its variance.
-
-    A growing counter keeps what was lost before, so that its readings err alike. Their differences err each
-    by itself: it is these that come back, over windows that are disjoint as far as differences make them so.
+    the cohorts of the same rounds were lost one by one (`with_losses`).
     """
     if (counts.sd > 0).any():
         return replace(counts, noise_sd=_credible_sd(counts))
-    disjoint, overlapping = disjoint_table(counts, len(cohort_sizes))
-    lost = _lost_updates(disjoint, cohort_sizes)
+    windows, _ = disjoint_table(counts, len(cohort_sizes))
+    lost = _lost_updates(windows, cohort_sizes)
     if lost == 0:
         return counts
-    rest = [(k, row.start, row.stop, row.count, row.sd) for k, rows in overlapping.items() for row in rows]
-    table = np.concatenate((disjoint, np.reshape(rest, (-1, 5))))
-    client, start, stop = table[:, :3].astype(np.int64).T
-    variance = table[:, 3] * (lost / disjoint[:, 3].sum())
-    sd = np.maximum(LEAST_SD, np.sqrt(variance))
-    return ParticipationReport(counts.clients, client, start, stop, table[:, 3], sd)
+    return with_losses(counts, len(cohort_sizes), lost / windows[:, 3].sum())
 
 
 def _credible_sd(counts: ParticipationReport) -> NDArray[np.float64]:

@@ -10,8 +10,9 @@ from analytics import windowed_counts
 from analytics.release import Private
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, disaggregate
+from attacks.disaggregation.losses import LEAST_SD
 from attacks.disaggregation.recovery import Outcome
-from attacks.reconciliation import LEAST_SD, reconciled
+from attacks.reconciliation import reconciled
 
 TRAINED = (np.random.default_rng(2).random((40, 12)) < 0.3).astype(np.uint8)
 COUNTS = windowed_counts(TRAINED, 5)

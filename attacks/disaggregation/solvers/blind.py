@@ -22,6 +22,7 @@ from attacks.disaggregation.coordinates import capped, space_off_diagonal, stand
 from attacks.disaggregation.decoding import decode, near_columns
 from attacks.disaggregation.generators import belief, generators, taken_apart
 from attacks.disaggregation.independence import LEVEL, independent_columns, one_level, split_in_two
+from attacks.disaggregation.losses import with_losses_from
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.reach import out_of_reach
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
@@ -122,6 +123,9 @@ class Blind(Settings):
             reason = NO_COLUMN_LEFT + (WITHOUT_LATTICE if missing else "")
             return self._columns(problem, columns, sure, Outcome.CONSISTENT, reason)
         whose = attribute(problem.windows, columns).column
+        if (whose < 0).any() and problem.windows.exact and _everybody(problem, columns):
+            problem = replace(problem, counts=with_losses_from(problem.counts, columns))
+            whose = attribute(problem.windows, columns).column
         named = np.flatnonzero(whose >= 0)
         found = Candidates.none(problem)
         found.offer(named, columns[whose[named]], np.zeros(len(named)))
@@ -236,6 +240,16 @@ def _pseudonymous(problem: DisaggregationProblem, columns: int) -> Disaggregatio
     if sizes is not None and sizes.max() > columns:
         sizes = None
     return replace(problem, num_clients=columns, cohort_sizes=sizes)
+
+
+def _everybody(problem: DisaggregationProblem, columns: NDArray[np.uint8]) -> bool:
+    """Whether these are the columns of all clients beyond doubt: as many, and they add up to the cohorts."""
+    total = _total(problem)
+    return (
+        total is not None
+        and len(columns) == problem.windows.clients
+        and bool((columns.sum(axis=0, dtype=np.int64) == total).all())
+    )
 
 
 def _rate(problem: DisaggregationProblem, subspace: Subspace) -> float | None:
