@@ -13,6 +13,7 @@ from attacks.disaggregation.solvers import Solver
 from attacks.disaggregation.subspace import Subspace, find_subspace
 from attacks.disaggregation.updates import least_squares
 from fedsim.progress import Progress, silent
+from fedsim.settings import members
 
 
 def disaggregate(
@@ -59,4 +60,4 @@ def _by_name(name: str) -> Solver:
     try:
         return adapter.validate_python({"name": name})
     except ValidationError as error:
-        raise ProblemError(f"solver: {error.errors()[0]['msg']}") from error
+        raise ProblemError(f"solver: {name!r}, expected one of {', '.join(members(Solver))}") from error

@@ -23,6 +23,9 @@ from attacks.disaggregation.windows import Windows
 ROWS_PER_CHECK = 256
 """Aggregates may be memory-mapped: finiteness is checked so many rounds at a time."""
 
+LEAST, MOST = float(np.finfo(np.float32).smallest_subnormal), float(np.finfo(np.float32).max)
+"""Updates have single precision; and of what is within these bounds squares can be taken in double."""
+
 
 class ProblemError(ValueError):
     """A problem that contradicts itself; the message names the field, the value and what was expected."""
@@ -102,7 +105,7 @@ class DisaggregationProblem:
 
     def _check_counts(self, counts: ParticipationReport) -> None:
         if len(counts.clients) == 0:
-            raise ProblemError("counts: no client in the report; pass None for a problem without counts")
+            raise ProblemError("counts: no client in the report; leave it out where there are no counts")
         beyond = counts.stop > self.rounds
         if beyond.any():
             row = counts.describe_row(int(np.argmax(beyond)))
@@ -122,14 +125,17 @@ class DisaggregationProblem:
     def _checked_cohort_sizes(self) -> NDArray[np.int64]:
         sizes = np.asarray(self.cohort_sizes)
         if sizes.shape != (self.rounds,):
-            raise ProblemError(f"cohort_sizes: shape {sizes.shape}, expected one per round: ({self.rounds},)")
+            raise ProblemError(
+                f"cohort_sizes: shape {sizes.shape}, expected one for each of {self.rounds} rounds"
+            )
         limit = self.num_clients or (len(self.clients) if self.counts is not None else np.inf)
         with np.errstate(invalid="ignore"):
             bad = ~((sizes == np.round(sizes)) & (sizes >= 0) & (sizes <= limit))
         if bad.any():
             round_ = int(np.argmax(bad))
             raise ProblemError(
-                f"cohort_sizes: {sizes[round_]} in round {round_}, expected a whole number from 0 to {limit}"
+                f"cohort_sizes: {sizes[round_]} in round {round_}, expected a whole number from 0 to the "
+                f"{limit} clients{'' if self.num_clients else ' of the counts (or say that there are more)'}"
             )
         return sizes.astype(np.int64)
 
@@ -137,18 +143,28 @@ class DisaggregationProblem:
 def _check_aggregates(aggregates: NDArray[Any]) -> None:
     if not isinstance(aggregates, np.ndarray) or aggregates.ndim != 2:
         shape = getattr(aggregates, "shape", type(aggregates).__name__)
-        raise ProblemError(f"aggregates: {shape}, expected an array of rounds × dim")
+        raise ProblemError(f"aggregates: {shape}, expected two dimensions: rounds × entries of a sum")
     if 0 in aggregates.shape:
         raise ProblemError(f"aggregates: shape {aggregates.shape}, expected at least one round and one entry")
     if aggregates.dtype.kind not in "fiu":
         raise ProblemError(f"aggregates: dtype {aggregates.dtype}, expected real numbers")
+    if aggregates.dtype.itemsize > np.dtype(np.float64).itemsize:
+        raise ProblemError(f"aggregates: dtype {aggregates.dtype}, expected at most 64 bits")
+    largest = 0.0
     for start in range(0, len(aggregates), ROWS_PER_CHECK):
-        finite = np.isfinite(aggregates[start : start + ROWS_PER_CHECK])
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            value = aggregates[start + row, column]
+        block = aggregates[start : start + ROWS_PER_CHECK]
+        size = np.maximum(block.max().astype(np.float64), -block.min().astype(np.float64))
+        if not np.isfinite(size):
+            row, column = np.argwhere(~np.isfinite(block))[0]
+            value = block[row, column]
             raise NotFiniteError(
                 f"aggregates: {value} in round {start + row}, entry {column}; expected finite numbers",
                 start + int(row),
             )
+        largest = max(largest, float(size))
         let_go(aggregates)
+    if largest and not LEAST <= largest <= MOST:
+        raise ProblemError(
+            f"aggregates: the largest entry is {largest:.3g}, expected one that fits into 32 bits "
+            f"({LEAST:.1g} to {MOST:.1g}): scale the sums"
+        )

@@ -29,6 +29,9 @@ BAD = {
     ),
     "infinite": (lambda: DisaggregationProblem(with_bad_entry(np.inf), None), "aggregates: inf in round 5"),
     "one dimension": (lambda: DisaggregationProblem(np.ones(4), None), r"aggregates: \(4,\)"),
+    "more than 64 bits": (lambda: DisaggregationProblem(A.astype(np.longdouble), None), "at most 64 bits"),
+    "squares overflow": (lambda: DisaggregationProblem(A * 1e200, None), "largest entry is .*e\\+200"),
+    "squares underflow": (lambda: DisaggregationProblem(A * 1e-200, None), "largest entry is .*e-200"),
     "no rounds": (lambda: DisaggregationProblem(np.ones((0, 3)), None), "at least one round"),
     "complex": (lambda: DisaggregationProblem(A + 0j, None), "complex128, expected real"),
     "window beyond": (
@@ -63,7 +66,7 @@ BAD = {
     ),
     "cohort too large": (
         lambda: DisaggregationProblem(A, None, num_clients=3, cohort_sizes=[1, 4] + [0] * 6),
-        "cohort_sizes: 4 in round 1, expected a whole number from 0 to 3",
+        "cohort_sizes: 4 in round 1, expected a whole number from 0 to the 3",
     ),
     "cohort of nan": (
         lambda: DisaggregationProblem(A, None, num_clients=3, cohort_sizes=[np.nan] * 8),
