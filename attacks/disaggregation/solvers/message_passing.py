@@ -57,10 +57,7 @@ class MessagePassing(Settings):
             best = self._best(problem, open_, progress)
             found.columns[open_] = best.columns[open_]
             confidence = best.confidence / _namesakes(problem.windows)
-            for client in np.flatnonzero(open_ & (confidence < EVEN)):
-                found.reason[client] = (
-                    f"no column is likely: the best has probability {confidence[client]:.2g}"
-                )
+            found.reason[open_ & (confidence < EVEN)] = "no column is likely: confidence is the best one's"
         return judge(problem, subspace, found, solver=self.name, belief=confidence)
 
     def _best(self, problem: DisaggregationProblem, open_: NDArray[np.bool_], progress: Progress) -> State:
