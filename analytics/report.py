@@ -128,10 +128,14 @@ class ParticipationReport:
         """
         with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a byte order mark
             reader = csv.reader(file)
-            header = tuple(next(reader, ()))
+            header = tuple(map(str.strip, next(reader, ())))
             if header not in (HEADER, (*HEADER, ERROR)):
-                raise ReportError(f"{path}, line 1: expected the header {','.join(HEADER)}[,{ERROR}]")
-            numbered = [(reader.line_num, fields) for fields in reader if fields]
+                raise ReportError(
+                    f"{path}, line 1: expected the header {','.join(HEADER)}[,{ERROR}] but got "
+                    f"{','.join(header):.60}"
+                )
+            # Blanks around an id would make one client two.
+            numbered = [(reader.line_num, list(map(str.strip, fields))) for fields in reader if fields]
         lines = [_parse(fields, header, where=f"{path}, line {number}") for number, fields in numbered]
         rows = [line[:4] for line in lines]
         # Only ids that a number gives back as they are: 007 and 7 are two clients.
@@ -155,6 +159,8 @@ def _parse(
     try:
         if len(fields) != len(header):
             raise ValueError("a field is missing, or there is one too many")
+        if not fields[0]:
+            raise ValueError("a client without an id")
         client, start, stop, count, sd = (*fields, "0")[:5]
         if max(abs(int(start)), abs(int(stop))) > 2**53:
             raise ValueError("nobody runs so many rounds")

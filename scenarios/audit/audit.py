@@ -48,7 +48,10 @@ class Audit:
 
     `num_clients` is the number that the sums hold: given, in the counts, or read off the spectrum, as
     `told_by` says. `noise` is the energy of what is outside the clients' space relative to what is inside;
-    `exact` says that it is rounding only.
+    `exact` says that it is rounding only. Columns are `named` if there are counts. `doubted` is the standard
+    deviation of the error that exact counts were taken with, because the cohort sizes contradict them.
+    `sums_alone` is how many columns come out of the sums if nothing else is believed, whosesoever they are;
+    None if that was not tried.
     """
 
     rounds: int
@@ -59,12 +62,25 @@ class Audit:
     noise: float
     exact: bool
     recovery: Recovery
+    named: bool
+    doubted: float | None
     alternatives: tuple[Alternative, ...]
+    sums_alone: int | None
 
     @property
     def separated(self) -> int:
         """Clients with a column to stand by."""
         return int((self.recovery.outcome != Outcome.UNRESOLVED).sum())
+
+    @property
+    def singled_out(self) -> int:
+        """Clients whose own update follows, and not only the sum of a group's."""
+        return int(np.isfinite(self.recovery.update_error).sum())
+
+    @property
+    def expected_right(self) -> float:
+        """How many of the separated clients' columns are right, if confidence keeps its word."""
+        return float(self.recovery.confidence[self.recovery.outcome != Outcome.UNRESOLVED].sum())
 
     def summary(self) -> dict[str, Any]:
         """Every figure of the audit."""
@@ -76,17 +92,24 @@ class Audit:
         return {
             "rounds": self.rounds,
             "entries": self.dim,
-            "clients": {"number": self.num_clients, "told_by": self.told_by, "named": len(recovery.clients)},
+            "clients": {
+                "number": self.num_clients,
+                "told_by": self.told_by,
+                "named": len(recovery.clients) if self.named else 0,
+            },
             "rank": self.rank,
             "noise": {"relative": self.noise, "exact": self.exact},
             "separated": self.separated,
+            "singled_out": self.singled_out,
             "outcomes": numbers,
-            "expected_right": float(recovery.confidence[recovery.outcome != Outcome.UNRESOLVED].sum()),
+            "expected_right": self.expected_right,
+            "counts_doubted_sd": self.doubted,
             "unresolved": {str(r): int(n) for r, n in zip(reasons, how_often, strict=True)},
             "alternatives": [
                 {"change": alternative.change, "separated": alternative.separated}
                 for alternative in self.alternatives
             ],
+            "sums_alone": self.sums_alone,
             "solver": recovery.solver,
             "seconds": recovery.seconds,
         }
@@ -156,6 +179,7 @@ def audit(
         recovery = disaggregate(
             problem, solver, rng=stream(seed, Stage.ATTACK), progress=solving, subspace=subspace
         )
+    missing = alternatives and (recovery.outcome == Outcome.UNRESOLVED).any()
     return Audit(
         rounds=problem.rounds,
         dim=problem.dim,
@@ -165,7 +189,10 @@ def audit(
         noise=subspace.noise**2,
         exact=subspace.exact,
         recovery=recovery,
+        named=problem.counts is not None,
+        doubted=_doubted(log.counts, problem.counts),
         alternatives=_tried(problem, subspace, recovery, seed, trying) if alternatives else (),
+        sums_alone=_sums_alone(problem, subspace, seed) if missing else None,
     )
 
 
@@ -180,6 +207,13 @@ def _problem(log: Log, num_clients: int | None) -> DisaggregationProblem:
     if log.counts is None or log.cohort_sizes is None:
         return problem
     return replace(problem, counts=reconciled(log.counts, log.cohort_sizes))
+
+
+def _doubted(given: ParticipationReport | None, taken: ParticipationReport | None) -> float | None:
+    """The error that exact counts were taken with, if they were not believed."""
+    if given is None or taken is None or (given.sd > 0).any() or not (taken.sd > 0).any():
+        return None
+    return float(taken.sd.max())
 
 
 def _tried(
@@ -205,13 +239,20 @@ def _tried(
     return tuple(tried)
 
 
+def _sums_alone(problem: DisaggregationProblem, subspace: Subspace, seed: int) -> int:
+    """Columns that come out if counts and cohort sizes, which may be wrong or misread, are not believed."""
+    alone = replace(problem, counts=None, cohort_sizes=None, num_clients=subspace.num_clients)
+    recovery = disaggregate(alone, rng=stream(seed, Stage.ATTACK), subspace=subspace)
+    return int((recovery.outcome != Outcome.UNRESOLVED).sum())
+
+
 def _changes(problem: DisaggregationProblem) -> Iterator[tuple[str, DisaggregationProblem]]:
     counts = problem.counts
     if counts is not None:
         for many in COARSER:
             fewer = Coarsening(counts=many).apply(counts, np.random.default_rng(0))
             yield f"one count for every {many} that were published", replace(problem, counts=fewer)
-        yield "no counts at all", replace(problem, counts=None)
+        yield "no counts at all, and so without names", replace(problem, counts=None)
     for part in FEWER_ROUNDS:
         rounds = max(1, int(part * problem.rounds))
         sizes = None if problem.cohort_sizes is None else np.asarray(problem.cohort_sizes)[:rounds]

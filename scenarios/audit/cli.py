@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedsim.errors import UserError
+
+WITHOUT_COUNTS = ("auto", "blind")
+"""Solvers that can do without."""
 
 
 def audit(
@@ -44,9 +48,17 @@ def audit(
     """Audit the logs of a real system: who can be separated from its sums and counts."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists: choose another --out")
+    if counts is None and counts_sd:
+        raise UserError(f"--counts-sd {counts_sd:g}: there are no counts that it could be the error of")
+    if not math.isfinite(counts_sd):
+        raise UserError(f"--counts-sd {counts_sd:g}: expected a standard deviation, 0 or more")
+    if counts is None and solver not in WITHOUT_COUNTS:
+        raise UserError(
+            f"--solver {solver}: it needs counts; without them choose {' or '.join(WITHOUT_COUNTS)}"
+        )
     from scenarios.audit.audit import audit as audit_log
     from scenarios.audit.logs import Log
-    from scenarios.audit.page import advice
+    from scenarios.audit.page import advice, conclusion, remarks
     from scenarios.console import progress_bars
 
     log = Log.read(aggregates, counts, counts_sd=counts_sd, cohort_sizes=cohort_sizes, layers=layers)
@@ -70,15 +82,25 @@ def audit(
         typer.echo(json.dumps(summary, indent=2))
         return
     tally = ", ".join(f"{number} {outcome}" for outcome, number in summary["outcomes"].items() if number)
-    noise = "none but rounding" if found.exact else f"{100 * found.noise:.3g} % of the energy"
+    noise = (
+        "none but rounding"
+        if found.exact
+        else f"outside the clients' space, {100 * found.noise:.3g} % of the energy inside"
+    )
     for name, value in (
         ("separated", f"{found.separated} of {found.num_clients} clients ({found.told_by}): {tally}"),
+        ("own updates", f"of {found.singled_out}"),
+        ("right", f"about {found.expected_right:.1f} of {found.separated}, as the attack judges itself"),
         ("noise", noise),
         ("rounds", f"{found.rounds}, of {found.dim} entries each, rank {found.rank}"),
     ):
         typer.echo(f"{name:<14}{value}")
     for reason, number in summary["unresolved"].items():
         typer.echo(f"{'unresolved':<14}{number}: {reason}")
-    for sentence in advice(found):
+    for tried in found.alternatives:
+        typer.echo(
+            f"  with {tried.change}: {tried.separated} of {found.separated} would have come out the same"
+        )
+    for sentence in (*([] if found.separated else [conclusion(found)]), *remarks(found), *advice(found)):
         typer.echo(f"  {sentence}")
     typer.echo(f"{'report':<14}{out / 'report.html'}")

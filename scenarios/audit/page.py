@@ -26,28 +26,56 @@ def render_audit(audit: Audit) -> str:
         "audit.html.j2",
         audit=audit,
         summary=audit.summary(),
+        conclusion=conclusion(audit),
+        remarks=remarks(audit),
         advice=advice(audit),
         picture=image(_draw(audit.recovery)) if audit.separated else "",
         clients=client_rows(audit.recovery)[:CLIENTS_ON_PAGE],
     )
 
 
-def advice(audit: Audit) -> list[str]:
-    """What would have prevented it, in sentences: from what was tried on this log, and from counting."""
+def conclusion(audit: Audit) -> str:
+    """What leaked, and how sure that is, in a sentence or two."""
     if not audit.separated:
-        return ["Nobody was separated: as things are, the sums and counts of this log do not give it away."]
-    sentences = [
-        f"With {tried.change}, {tried.separated} of the {audit.separated} would have come out the same."
-        for tried in audit.alternatives
-    ]
-    sentences.append(
-        f"As long as there are no more rounds than clients ({audit.num_clients} here, against {audit.rounds} "
-        "rounds) sums cannot tell them apart, and only counts that leave no choice give anybody away."
+        return (
+            "This attack separated nobody from these sums and counts. That is no proof that it cannot be "
+            "done: with more rounds, or by another attack, it may."
+        )
+    return (
+        f"It is known of {audit.separated} of {audit.num_clients} clients in which rounds they took part"
+        f"{'' if audit.named else ', though not who they are'}, and with it the own update of "
+        f"{audit.singled_out}. About {audit.expected_right:.1f} of the {audit.separated} are right, as the "
+        "attack judges itself."
     )
-    sentences.append(
-        "Clients that only ever take part together are separated as a group at best, whatever the rounds."
-    )
+
+
+def remarks(audit: Audit) -> list[str]:
+    """What in the log does not fit together."""
+    sentences = []
+    if audit.sums_alone and audit.sums_alone > audit.separated:
+        sentences.append(
+            f"The sums alone give {audit.sums_alone} columns away, which is more than with what was given "
+            "beside them. Do the counts, or the cohort sizes, belong to these sums? Rounds are counted from "
+            "0, stop is the round after the last, and sums stand in the order of their rounds."
+        )
+    if audit.doubted is not None:
+        sentences.append(
+            "The counts say more than the cohort sizes hold: updates were lost on the way, or one of the two "
+            f"is wrong. So counts were taken with an error of {audit.doubted:.2g}, and nothing is proved."
+        )
     return sentences
+
+
+def advice(audit: Audit) -> list[str]:
+    """What would have prevented it, by counting."""
+    if not audit.separated:
+        return []
+    return [
+        f"As long as no more rounds are kept than clients take part in them ({audit.num_clients} clients "
+        f"here, against {audit.rounds} rounds) sums cannot tell them apart, and only counts that leave no "
+        "choice give anybody away.",
+        "Clients that only ever take part together are separated as a group at best, whatever the rounds.",
+    ]
 
 
 def _draw(recovery: Recovery) -> Figure:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow
@@ -9,10 +10,12 @@ import pytest
 from pyarrow import parquet
 
 from analytics import windowed_counts
+from analytics.report import ParticipationReport
 from attacks.disaggregation import Recovery
 from fedsim.errors import UserError
 from scenarios.audit.audit import audit
 from scenarios.audit.logs import Log, read_sums
+from scenarios.audit.page import conclusion, remarks
 from scenarios.planted import Planted
 
 PLANTED = Planted(clients=8, rounds=40, rate=0.3, window=4, dim=40)
@@ -149,7 +152,11 @@ HEADER = "client,start,stop,count\n"
         ({"counts.csv": None}, "counts.csv: there is no such file"),
         ({"sums.npy": None}, "sums.npy: there is no such file"),
         ({"sums.npy": b"sums"}, "sums.npy: not a .npy file of sums"),
-        ({"sums.npy": np.zeros(3)}, "sums.npy: (3,), expected an array of rounds × dim"),
+        ({"sums.npy": np.zeros(3)}, "sums.npy: (3,), expected two dimensions: rounds × entries of a sum"),
+        ({"sums.npy": np.zeros((0, 3))}, "sums.npy: shape (0, 3), expected at least one round"),
+        ({"sums.npy": np.full((40, 3), 1e200)}, "sums.npy: the largest entry is 1e+200"),
+        ({"counts.csv": HEADER.replace(",", ";")}, "but got client;start;stop;count"),
+        ({"counts.csv": HEADER + " ,0,4,1\n"}, "counts.csv, line 2: expected client,start"),
         (
             {"sums.npy": np.full((40, 3), np.nan)},
             "sums.npy: nan in round 0, entry 0; expected finite numbers",
@@ -157,13 +164,20 @@ HEADER = "client,start,stop,count\n"
         ({"sums.npy": np.full((40, 3), 1j)}, "sums.npy: dtype complex128, expected real numbers"),
         ({"rounds.csv": "round,size\n0,1\n"}, "rounds.csv, line 1: expected a column cohort_size"),
         ({"rounds.csv": "round,cohort_size\n0,1\n1,x\n"}, "rounds.csv, line 3: cohort_size is 'x'"),
-        ({"rounds.csv": "round,cohort_size\n0,1\n"}, "rounds.csv: shape (1,), expected one per round: (40,)"),
+        ({"rounds.csv": "round,cohort_size\n0,1\n"}, "rounds.csv: shape (1,), expected one for each of 40"),
+        ({"rounds.csv": "round,cohort_size\n1,1\n2,1\n"}, "rounds.csv: its column round is not 0 to 1"),
+        (
+            {"rounds.csv": "cohort_size\n" + "9\n" * 40},
+            "rounds.csv: 9 in round 0, expected a whole number from 0 to the 8 clients of the counts",
+        ),
         ({"rounds.csv": b"\xff\xfe"}, "rounds.csv: not a CSV file"),
         (
             {"rounds.csv": f"round,cohort_size\n0,{10**30}\n"},
             "rounds.csv, line 2: cohort_size is '1000000000000000000000000000000'",
         ),
         ({"layers.json": "{}"}, 'layers.json: expected {"shapes"'),
+        ({"layers.json": '{"shapes": [[40.5]]}'}, 'layers.json: expected {"shapes"'),
+        ({"layers.json": "[" * 100_000}, 'layers.json: expected {"shapes"'),
         ({"layers.json": '{"shapes": [[3]]}'}, "layers.json: 3 entries in all, expected the 40"),
     ],
 )
@@ -186,8 +200,9 @@ def test_malformed_files_are_named_in_one_line(fedsim, log_files, tmp_path, file
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--clients", "3"], "num_clients: 3 is fewer than the 8 in the counts"),
-        (["--solver", "magic"], "solver: "),
+        (["--clients", "3"], "--clients: 3 is fewer than the 8 in the counts"),
+        (["--solver", "magic"], "--solver: 'magic', expected one of projection, "),
+        (["--counts-sd", "nan"], "--counts-sd nan: expected a standard deviation"),
         (["--out", "."], ". exists: choose another --out"),
         (["--cohort-sizes", "gone.csv"], "gone.csv: there is no such file"),
         (["--layers", "gone.json"], "gone.json: there is no such file"),
@@ -212,9 +227,94 @@ def test_mistaken_options(fedsim, log_files, tmp_path, options, message):
             lambda path: parquet.write_table(pyarrow.table({"a": pyarrow.array([], "double")}), path),
         ),
         ("sums.txt", lambda path: path.write_text("1 2 3")),
+        ("none.npz", np.savez),
+        *(
+            (f"{name}.parquet", lambda path, table=table: parquet.write_table(pyarrow.table(table), path))
+            for name, table in {
+                "null": {"a": [[1.0], None]},
+                "dates": {"a": [1.0], "when": np.array(["2026-01-01"], dtype="datetime64[s]")},
+                "digits": {"a": ["1"]},
+                "records": {"a": [{"b": 1.0}]},
+                "numbers-only": {"round": [0]},
+                "from-one": {"round": [1, 2], "a": [1.0, 2.0]},
+            }.items()
+        ),
     ],
 )
 def test_files_that_hold_no_sums(name, write, tmp_path):
     write(tmp_path / name)
     with pytest.raises(UserError, match=name):
         read_sums(tmp_path / name)
+
+
+def test_rows_are_put_in_the_order_of_their_rounds(tmp_path):
+    table = pyarrow.table({"round": [2, 0, 1], "a": [20.0, 0.0, 10.0]})
+    parquet.write_table(table, tmp_path / "sums.parquet", row_group_size=2)
+    assert read_sums(tmp_path / "sums.parquet").tolist() == [[0.0], [10.0], [20.0]]
+    np.save(tmp_path / "sums.npy", np.ones((3, 1)))
+    (tmp_path / "rounds.csv").write_text("round,cohort_size\n2,7\n0,5\n1,6\n")
+    log = Log.read(tmp_path / "sums.npy", cohort_sizes=tmp_path / "rounds.csv")
+    assert log.cohort_sizes.tolist() == [5, 6, 7]
+
+
+def test_blanks_around_ids_do_not_make_other_clients(tmp_path):
+    np.save(tmp_path / "sums.npy", np.ones((4, 1)))
+    (tmp_path / "counts.csv").write_text("client, start, stop, count\na,0,2,1\n a , 2 , 4 , 1\n")
+    assert Log.read(tmp_path / "sums.npy", tmp_path / "counts.csv").counts.clients.tolist() == ["a"]
+
+
+def test_errors_of_counts_are_stated_once_and_for_counts(fedsim, log_files, tmp_path):
+    (tmp_path / "noisy.csv").write_text("client,start,stop,count,sd\na,0,4,1,0.5\n")
+    for counts, message in ((["--counts", "noisy.csv"], "column sd"), ([], "--counts-sd 1: there are no")):
+        done = fedsim("audit", "--aggregates", "sums.npy", *counts, "--counts-sd", "1", "--out", "audit")
+        assert (done.status, len(done.stderr.splitlines())) == (2, 1)
+        assert message in done.stderr
+
+
+def test_solvers_that_need_counts_say_so(fedsim, log_files, tmp_path):
+    done = fedsim("audit", "--aggregates", "sums.npy", "--solver", "projection", "--out", "audit")
+    assert (done.status, done.stdout) == (2, "")
+    assert "--solver projection: it needs counts" in done.stderr
+
+
+def test_counts_of_other_rounds_are_no_clean_bill(log_files, tmp_path):
+    """Windows that are named from 1 fit no column, and the audit says what the sums alone give away."""
+    lines = (tmp_path / "counts.csv").read_text().splitlines()
+    moved = [lines[0]]
+    for client, start, stop, count in (line.split(",") for line in lines[1:]):
+        if count != stop and int(count) < int(stop) - int(start):
+            moved.append(f"{client},{int(start) + 1},{stop},{count}")
+    (tmp_path / "counts.csv").write_text("\n".join(moved))
+    found = audit(Log.read(tmp_path / "sums.npy", tmp_path / "counts.csv"))
+    assert found.separated < found.sums_alone == 8
+    assert any("Do the counts, or the cohort sizes, belong" in sentence for sentence in remarks(found))
+    assert not remarks(audit(Log.read(tmp_path / "sums.npy"), alternatives=False))
+
+
+def test_what_the_counts_cannot_tell_is_not_claimed(log_files, tmp_path):
+    """Counts that say next to nothing give columns at random names, and groups share an update."""
+    log = Log.read(tmp_path / "sums.npy", tmp_path / "counts.csv", counts_sd=1000.0)
+    found = audit(log, alternatives=False)
+    assert found.expected_right < 2 < found.separated
+    assert f"About {found.expected_right:.1f} of the {found.separated} are right" in conclusion(found)
+    _, transcript, counts = PLANTED.plant()
+    twice = np.concatenate((counts.clients, ["twin"]))
+    rows = counts.client == 0
+    twin = ParticipationReport(
+        twice,
+        *(
+            np.concatenate((values, values[rows] if values is not counts.client else np.full(rows.sum(), 8)))
+            for values in (counts.client, counts.start, counts.stop, counts.count)
+        ),
+    )
+    found = audit(Log(transcript.aggregates, twin, None, None, {}), alternatives=False)
+    assert found.singled_out == found.separated - 2
+
+
+def test_counts_beyond_the_cohorts_are_told(log_files, tmp_path):
+    log = Log.read(tmp_path / "sums.npy", tmp_path / "counts.csv")
+    sizes = log_files.participation.sum(axis=1)
+    assert audit(replace(log, cohort_sizes=sizes), alternatives=False).doubted is None
+    found = audit(replace(log, cohort_sizes=np.maximum(sizes - 1, 0)), alternatives=False)
+    assert found.doubted > 0
+    assert "more than the cohort sizes hold" in remarks(found)[0]
