@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 class Settings(BaseModel):
     """Frozen, strict about types and keys: a typo in a file is an error, never a default in disguise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod

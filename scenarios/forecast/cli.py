@@ -46,8 +46,12 @@ def forecast(
         content = dict(given)
         for override in change.split(","):
             key, equals, value = override.partition("=")
+            if not key.strip() or not equals:
+                raise UserError(f"--alternative {change}: expected KEY=VALUE, such as window=50")
             apply(content, f"{key.replace('-', '_')}{equals}{value}")
         settings[change] = checked(Setting, content, f"--alternative {change}")
+    if out.is_dir():
+        raise UserError(f"--out {out}: expected a file, such as forecast.html")
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: there is no folder {out.parent}")
 
@@ -65,6 +69,8 @@ def forecast(
     for name, curve in found.items():
         rounds = (f"{'–' if r is None else r:>10}" for r in (curve.first, curve.half, curve.nearly_all))
         typer.echo(f"{name:<{max(width, 20)}}  " + "  ".join(rounds))
+    if any(curve.nearly_all is None for curve in found.values()):
+        typer.echo("–: not within the rounds that were tried")
     for name, curve in found.items():
         typer.echo(f"{name} rests on {curve.rests_on()}")
     for name in list(found)[1:]:

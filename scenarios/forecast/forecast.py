@@ -124,7 +124,7 @@ class Forecast:
     @property
     def first(self) -> int | None:
         """When one client is exposed."""
-        return self.rounds_until(1 / self.setting.clients)
+        return self.rounds_until(min(1 / self.setting.clients, HALF))
 
     @property
     def half(self) -> int | None:
@@ -186,13 +186,10 @@ def exposed(problem: Planted) -> float:
 
 def _counted(setting: Setting) -> Iterator[Place]:
     """At up to 20 ends of windows, as far as there are no more rounds than clients."""
-    ends = np.arange(setting.window, setting.clients + 1, setting.window)
-    if not len(ends):
-        ends = np.array([setting.clients])
-    for rounds in ends[np.unique(np.linspace(0, len(ends) - 1, 20).astype(int))].tolist():
+    windows = np.unique(np.linspace(1, max(1, setting.clients // setting.window), 20).astype(int))
+    ends = [rounds for rounds in (windows * setting.window).tolist() if rounds < setting.clients]
+    for rounds in (*ends, setting.clients):
         yield Place(rounds, setting.exposed_by_counts(rounds), COUNTED)
-    if ends[-1] < setting.clients:
-        yield Place(setting.clients, setting.exposed_by_counts(setting.clients), COUNTED)
 
 
 def compared(before: Forecast, after: Forecast, change: str) -> str:

@@ -59,6 +59,16 @@ def test_many_clients_are_scaled_and_it_is_said():
     assert "counting up to 10000 rounds only" in sparse.rests_on()
 
 
+def test_any_number_of_clients_can_be_counted():
+    found = forecast(Setting(clients=10**11, rate=1e-9))
+    assert (found.first, len(found.curve)) == (None, 20)
+
+
+def test_one_client_is_exposed_no_later_than_half_of_all():
+    found = curve((1, 0.0), (4, 0.7), clients=1)
+    assert found.first == found.half == 4
+
+
 def test_sentences():
     early, late, never = curve((10, 0.0), (20, 1.0)), curve((10, 0.0), (40, 1.0)), curve((10, 0.1))
     assert (
@@ -108,6 +118,11 @@ def test_the_command(fedsim, tmp_path):
     [
         (["--clients", "0"], "clients is 0: expected greater than 0"),
         (["--clients", "ten"], "'ten' is not a valid int"),
+        (["--clients", "8", "--noise", "inf", "--dim", "9"], "noise is inf: expected a finite number"),
+        (["--clients", "8", "--counts-noise", "inf"], "counts_noise is inf: expected a finite number"),
+        (["--clients", "8", "--alternative", "window"], "--alternative window: expected KEY=VALUE"),
+        (["--clients", "8", "--alternative", "window=5,"], "--alternative window=5,: expected KEY=VALUE"),
+        (["--clients", "8", "--out", "."], "--out .: expected a file"),
         (["--clients", "10", "--rate", "1.5"], "rate is 1.5: expected less than or equal to 1"),
         (
             ["--clients", "10", "--noise", "1"],
