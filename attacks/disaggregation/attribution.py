@@ -7,6 +7,7 @@ possible get a column that fits their counts, at the least total misfit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ FORBIDDEN = 1e9
 INCREDIBLE = 5.0
 """Standard deviations by which a client's total misfit may exceed what its counts' errors explain."""
 
+LARGEST = 200.0
+"""Bound of a log-likelihood ratio, so that products of three ratios are numbers."""
+
 DEPENDENT = 1e-3
 """Distance from the span of other columns below which a column is a combination of them."""
 
@@ -30,34 +34,42 @@ LONG = 5
 class Attribution:
     """`column` (K,) the place of client k's column among those given, −1 if none fits.
 
-    `confidence` (K,) is the probability that it is not another client's instead, from what exchanging two
-    clients' columns would cost.
+    `cost` (K, n) is the misfit of every client with every column.
     """
 
     column: NDArray[np.intp]
-    confidence: NDArray[np.float64]
+    cost: NDArray[np.float64]
+
+    @cached_property
+    def confidence(self) -> NDArray[np.float64]:
+        """(K,) the probability that a client's column is not another's, from what exchanges would cost.
+
+        Two clients can exchange theirs, and three can pass theirs round: there are so many more ways to do
+        that that it is as likely where errors are large. With four, measured confidence would be too low:
+        other clients' exchanges, which rule these out, are not accounted for.
+        """
+        confidence, rows = np.zeros(len(self.column)), np.flatnonzero(self.column >= 0)
+        crossed = self.cost[np.ix_(rows, self.column[rows])]
+        # How much likelier one client's counts are with another's column: half the change of the misfit.
+        odds = np.exp(np.clip((np.diag(crossed)[:, None] - crossed) / 2, -LARGEST, LARGEST))
+        np.fill_diagonal(odds, 0)
+        exchanges = ((odds + odds @ odds) * odds.T).sum(axis=1)
+        confidence[rows] = 1 / (1 + exchanges)
+        return confidence
 
 
 def attribute(windows: Windows, columns: NDArray[np.uint8]) -> Attribution:
     """Assign different `columns` (n, rounds) to the clients of `windows`."""
     from scipy.optimize import linear_sum_assignment
 
-    K = windows.clients
-    column, confidence = np.full(K, -1, dtype=np.intp), np.zeros(K)
+    column = np.full(windows.clients, -1, dtype=np.intp)
     if not len(columns):
-        return Attribution(column, confidence)
+        return Attribution(column, np.zeros((windows.clients, 0)))
     cost = misfit(windows, columns)
     rows, chosen = linear_sum_assignment(np.minimum(cost, FORBIDDEN))
     fits = cost[rows, chosen] < FORBIDDEN
-    rows, chosen = rows[fits], chosen[fits]
-    column[rows] = chosen
-    # Log-likelihood ratio of exchanging the columns of two clients: half the change of both misfits.
-    crossed = cost[np.ix_(rows, chosen)]
-    own = np.diag(crossed)
-    change = np.minimum(crossed + crossed.T - own[:, None] - own[None, :], FORBIDDEN)
-    np.fill_diagonal(change, FORBIDDEN)
-    confidence[rows] = 1 / (1 + np.exp(-np.maximum(change, -60) / 2).sum(axis=1))
-    return Attribution(column, confidence)
+    column[rows[fits]] = chosen[fits]
+    return Attribution(column, cost)
 
 
 class Pool:

@@ -37,6 +37,18 @@ def test_noisy_counts_choose_the_likelier_column_and_say_how_likely():
     assert (unsure.confidence < 0.9).all()
 
 
+def test_confidence_keeps_its_word_where_errors_are_large():
+    """Of the columns that are given to the wrong client, as many as confidence says."""
+    wrong, said = 0, 0.0
+    for seed in range(20):
+        case = planted(seed, clients=24, rounds=96, window=8, count_sd=1.4)
+        whose = attribute(case.problem.windows, case.participation.T)
+        wrong += int((whose.column != np.arange(24)).sum())
+        said += float((1 - whose.confidence).sum())
+    assert wrong > 50
+    assert 0.75 * wrong < said < 1.5 * wrong
+
+
 def test_an_exact_count_is_never_contradicted():
     assert attribute(windows((0, 0, 6, 6)), COLUMNS).column.tolist() == [-1]
 
