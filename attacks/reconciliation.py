@@ -26,7 +26,7 @@ def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> 
     """
     if (counts.sd > 0).any():
         return replace(counts, noise_sd=_credible_sd(counts))
-    windows, _ = disjoint_table(counts, len(cohort_sizes))
+    windows = disjoint_table(counts, len(cohort_sizes)).rows
     lost = _lost_updates(windows, cohort_sizes)
     if lost == 0:
         return counts

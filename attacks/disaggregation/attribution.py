@@ -6,12 +6,14 @@ possible get a column that fits their counts, at the least total misfit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.intervals import Row
 from attacks.disaggregation.subspace import Subspace
 from attacks.disaggregation.windows import Windows
 
@@ -172,9 +174,20 @@ def misfit(windows: Windows, columns: NDArray[np.uint8]) -> NDArray[np.float64]:
             off = windows.of(np.full(len(columns), k)).sums(columns) - count[k]
             wrong[k], error[k] = off**2 @ exact[k], off**2 @ precision[k]
     counts = noisy.sum(axis=1)[:, None]
+    for k, rows in windows.readings.items():
+        error[k], counts[k] = _squares_of_readings(rows, columns)
     # Squares of Laplace noise, which private counts have, vary by 5; those of Gaussian noise by 2.
     incredible = error > counts + INCREDIBLE * np.sqrt(5 * counts) + INCREDIBLE
     return np.where((wrong > 0.5) | incredible, FORBIDDEN, np.maximum(error, 0))
+
+
+def _squares_of_readings(rows: Sequence[Row], columns: NDArray[np.uint8]) -> tuple[NDArray[np.float64], int]:
+    """(n,) the same for counts of nested windows, which err independently; and how many of them err."""
+    noisy = [row for row in rows if row.sd > 0]
+    start, stop, count, sd = np.array([(row.start, row.stop, row.count, row.sd) for row in noisy]).T
+    totals = np.cumsum(np.pad(columns, ((0, 0), (1, 0))), axis=1, dtype=np.int64)
+    held = totals[:, stop.astype(np.intp)] - totals[:, start.astype(np.intp)]
+    return (((held - count) / sd) ** 2).sum(axis=1), len(noisy)
 
 
 def _squares(

@@ -21,9 +21,9 @@ def with_losses(counts: ParticipationReport, rounds: int, share: float) -> Parti
     readings err alike. Their differences err each by itself: it is these that come back, over windows that
     are disjoint as far as differences make them so.
     """
-    disjoint, overlapping = disjoint_table(counts, rounds)
-    rest = [(k, row.start, row.stop, row.count, row.sd) for k, rows in overlapping.items() for row in rows]
-    table = np.concatenate((disjoint, np.reshape(rest, (-1, 5))))
+    disjoint = disjoint_table(counts, rounds)
+    rest = [(k, r.start, r.stop, r.count, r.sd) for k, rows in disjoint.overlapping.items() for r in rows]
+    table = np.concatenate((disjoint.rows, np.reshape(rest, (-1, 5))))
     client, start, stop = table[:, :3].astype(np.int64).T
     sd = np.maximum(LEAST_SD, np.sqrt(share * table[:, 3]))
     return ParticipationReport(counts.clients, client, start, stop, table[:, 3], sd)

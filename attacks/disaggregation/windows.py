@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,9 @@ class Windows:
     `index` (L, W, g) holds the rounds of each window, padded with the number of rounds; L is 1 when all
     clients share the layout, else K. `count` (K, W) is NaN where nothing is known; `sd` (K, W) is its
     error's standard deviation, 0 for exact counts. `overlapping` lists, per client, windows that could
-    not be made disjoint (empty for nearly everyone): constraints that hold besides the others.
+    not be made disjoint (empty for nearly everyone): constraints that hold besides the others. `readings`
+    lists, per client, the counts that disjoint ones are differences of, if these have errors: a reading's
+    error is in two differences, with opposite signs.
     """
 
     rounds: int
@@ -31,6 +33,7 @@ class Windows:
     count: NDArray[np.float64]
     sd: NDArray[np.float64]
     overlapping: dict[int, tuple[Row, ...]]
+    readings: dict[int, tuple[Row, ...]] = field(default_factory=dict)
 
     @classmethod
     def none(cls, *, rounds: int, clients: int) -> Windows:
@@ -41,8 +44,7 @@ class Windows:
     @classmethod
     def from_report(cls, report: ParticipationReport, rounds: int) -> Windows:
         """Disjoint windows that say what the report says; WindowsError if it contradicts itself."""
-        table, overlapping = disjoint_table(report, rounds)
-        return _arranged(rounds, len(report.clients), table, overlapping)
+        return _arranged(rounds, len(report.clients), disjoint_table(report, rounds))
 
     @property
     def clients(self) -> int:
@@ -78,9 +80,8 @@ class Windows:
             index=self.index if self.shared else self.index[clients],
             count=self.count[clients],
             sd=self.sd[clients],
-            overlapping={
-                i: self.overlapping[int(c)] for i, c in enumerate(clients) if int(c) in self.overlapping
-            },
+            overlapping=_of(self.overlapping, clients),
+            readings=_of(self.readings, clients),
         )
 
     def spread(self, values: NDArray[_Float], fill: float = np.nan) -> NDArray[_Float]:
@@ -170,14 +171,23 @@ class Windows:
         ] + list(self.overlapping.get(client, ()))
 
 
-def disjoint_table(
-    report: ParticipationReport, rounds: int
-) -> tuple[NDArray[np.float64], dict[int, tuple[Row, ...]]]:
-    """The known counts of a report in disjoint windows, and by client those of windows that overlap them.
+def _of(by_client: dict[int, tuple[Row, ...]], clients: NDArray[np.intp]) -> dict[int, tuple[Row, ...]]:
+    return {i: by_client[int(c)] for i, c in enumerate(clients) if int(c) in by_client}
 
-    Rows (n, 5) are a client's place, start, stop, count and sd. WindowsError if exact counts contradict each
-    other.
+
+class DisjointTable(NamedTuple):
+    """Counts over disjoint windows: `rows` (n, 5) are a client's place, start, stop, count and sd.
+
+    `overlapping` and `readings` as in `Windows`.
     """
+
+    rows: NDArray[np.float64]
+    overlapping: dict[int, tuple[Row, ...]]
+    readings: dict[int, tuple[Row, ...]]
+
+
+def disjoint_table(report: ParticipationReport, rounds: int) -> DisjointTable:
+    """The known counts of a report; WindowsError if exact ones contradict each other."""
     known = ~np.isnan(report.count)
     order = _in_order(report.client[known], report.start[known], report.stop[known], rounds)
     columns = (report.client, report.start, report.stop, report.count, report.sd)
@@ -185,14 +195,17 @@ def disjoint_table(
     client, start, stop = table[:, 0], table[:, 1], table[:, 2]
     clash = (client[1:] == client[:-1]) & (start[1:] < stop[:-1])
     overlapping: dict[int, tuple[Row, ...]] = {}
+    readings: dict[int, tuple[Row, ...]] = {}
     tables = [table[~np.isin(client, client[1:][clash])] if clash.any() else table]
     for index in np.unique(client[1:][clash]).astype(int).tolist():
         rows = [Row(int(a), int(b), c, s) for _, a, b, c, s in table[client == index].tolist()]
         disjoint, rest = disjoint_rows(rows, str(report.clients[index]))
         if rest:
             overlapping[index] = tuple(rest)
+        if any(row.sd > 0 for row in rows):
+            readings[index] = tuple(rows)
         tables.append(np.array([(index, row.start, row.stop, row.count, row.sd) for row in disjoint]))
-    return np.concatenate(tables), overlapping
+    return DisjointTable(np.concatenate(tables), overlapping, readings)
 
 
 def _in_order(
@@ -203,10 +216,9 @@ def _in_order(
     return slice(None) if (key[1:] >= key[:-1]).all() else np.argsort(key, kind="stable")
 
 
-def _arranged(
-    rounds: int, clients: int, table: NDArray[np.float64], overlapping: dict[int, tuple[Row, ...]]
-) -> Windows:
+def _arranged(rounds: int, clients: int, disjoint: DisjointTable) -> Windows:
     """Disjoint rows as arrays: one layout for all clients if their windows are compatible."""
+    table = disjoint.rows
     client, start, stop = table[:, :3].astype(np.int64).T
     order = _in_order(client, start, stop, rounds)
     table, client, start, stop = table[order], client[order], start[order], stop[order]
@@ -224,7 +236,7 @@ def _arranged(
         index[client, position] = _padded(start, stop, rounds)
     counts, sds = np.full((clients, width), np.nan), np.zeros((clients, width))
     counts[client, position], sds[client, position] = table[:, 3], table[:, 4]
-    return Windows(rounds, index, counts, sds, overlapping)
+    return Windows(rounds, index, counts, sds, disjoint.overlapping, disjoint.readings)
 
 
 def _padded(starts: NDArray[np.int64], stops: NDArray[np.int64], rounds: int) -> NDArray[np.intp]:

@@ -7,7 +7,7 @@ from planted import planted, right
 
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, disaggregate
-from attacks.disaggregation.attribution import attribute, independent
+from attacks.disaggregation.attribution import attribute, independent, misfit
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import Auto, Projection
 from attacks.disaggregation.subspace import find_subspace
@@ -127,3 +127,17 @@ def test_repair_finds_what_projections_missed(monkeypatch):
     repaired = disaggregate(case.problem, Auto(repair_time_limit_s=300), rng=np.random.default_rng(0))
     assert (without.outcome == Outcome.UNRESOLVED).any()
     assert right(repaired.participation, case.participation).all()
+
+
+def test_readings_of_a_counter_err_each_by_itself_and_their_differences_do_not():
+    rng = np.random.default_rng(21)
+    columns = (rng.random((5, 12)) < 0.5).astype(np.uint8)
+    stops, sd = np.array([4, 8, 12]), 1.5
+    held = np.cumsum(columns, axis=1, dtype=np.int64)[:, stops - 1]
+    read = held + rng.normal(0, sd, held.shape)
+    rows = [(k, 0, int(stop), read[k, i]) for k in range(5) for i, stop in enumerate(stops)]
+    counts = Windows.from_report(ParticipationReport.from_rows(rows, noise_sd=sd), 12)
+    expected = (((read[:, None] - held[None]) / sd) ** 2).sum(axis=2)
+    np.testing.assert_allclose(misfit(counts, columns), expected)
+    some = np.array([3, 1])
+    np.testing.assert_allclose(misfit(counts.of(some), columns), expected[some])
