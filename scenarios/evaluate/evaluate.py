@@ -104,6 +104,12 @@ class Evaluation:
         names = [NONE, *(candidate.name for candidate in file.defences)]
         if len(set(names)) < len(names):
             raise UserError(f"{path}: defences: every name may stand there once, and {NONE} not at all")
+        for candidate in file.defences:
+            if "seed" in candidate.set:
+                raise UserError(f"{path}: defences: {candidate.name} sets the seed: all have the same seeds")
+        for override in overrides:
+            if override.partition("=")[0].strip() == "seed":
+                raise UserError(f"--set {override}: seeds are 1 to {file.seeds}, as {path} says")
         blocks: dict[str, dict[str, Any]] = {NONE: {}}
         blocks |= {candidate.name: candidate.set for candidate in file.defences}
         seeds = list(range(1, file.seeds + 1))

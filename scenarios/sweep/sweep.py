@@ -122,7 +122,12 @@ class Sweep:
     @classmethod
     def load(cls, path: Path, overrides: Iterable[str] = ()) -> Sweep:
         """Read a sweep file; `overrides` change its base. Any mistake is a `UserError` of one line."""
-        return cls.plan(checked(SweepFile, read_toml(path), path), path, overrides)
+        file, overrides = checked(SweepFile, read_toml(path), path), tuple(overrides)
+        for override in overrides:
+            key = override.partition("=")[0].strip()
+            if all(key in block for block in file.vary):
+                raise UserError(f"--set {override}: {path} varies {key}, whatever the base says")
+        return cls.plan(file, path, overrides)
 
     @classmethod
     def plan(cls, file: SweepFile, path: Path, overrides: Iterable[str] = ()) -> Sweep:

@@ -155,6 +155,7 @@ def test_a_defence_that_fails_is_said_to(fedsim, scenario_file, tmp_path, monkey
         (("batch_size = 3", "batch_size = 7"), "expected at most the 0 batches of 7 that 6 clients make"),
         (("set.analytics.collection", "analytics.collection"), "defences.0.analytics: unknown key"),
         (('set.analytics.collection = "off"', "set = {}"), "defences.0.set is {}"),
+        (('set.analytics.collection = "off"', "set.seed = 7"), "sets the seed: all have the same seeds"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(fedsim, scenario_file, tmp_path, change, message):
@@ -163,6 +164,13 @@ def test_mistakes_are_one_line_and_leave_nothing(fedsim, scenario_file, tmp_path
     assert (done.status, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert message in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"evaluation.toml", "small.toml"}
+
+
+def test_seeds_are_the_files(fedsim, scenario_file, tmp_path):
+    (tmp_path / "evaluation.toml").write_text(EVALUATION)
+    done = fedsim("evaluate", "evaluation.toml", "--set", "seed=7")
+    assert (done.status, done.stdout) == (2, "")
+    assert "--set seed=7: seeds are 1 to 2, as evaluation.toml says" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["defences", "defences_cifar10"])

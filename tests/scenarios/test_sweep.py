@@ -345,6 +345,10 @@ def test_mistakes_are_one_line_and_leave_nothing(fedsim, tmp_path, change, messa
             "clients.dataset_size: 6 clients × 1000 images",
         ),
         (["sweep.toml", "--set", "attack=1"], "vary: attack.solver: attack is not a section"),
+        (
+            ["sweep.toml", "--set", "attack.solver=highs"],
+            "sweep.toml varies attack.solver, whatever the base",
+        ),
         (["sweep.toml", "--workers", "0"], "0 is not in the range"),
         (["sweep.toml", "--out", "small.toml"], "small.toml exists and is not a sweep"),
         (["nothing.toml"], "nothing.toml: No such file"),
