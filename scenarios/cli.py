@@ -281,6 +281,8 @@ def main() -> None:
         _fail(str(error), status=1)
     except StoppedError as error:
         _fail(str(error), status=STATUS)
+    except MemoryError as error:
+        _fail(f"not enough memory: {error}", status=1)
     except click.Abort:
         _fail("interrupted", status=STATUS)
     if status == STATUS:  # What typer makes of Ctrl-C.

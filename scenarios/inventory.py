@@ -48,7 +48,7 @@ def _members(union: Any) -> dict[str, str]:
 
 def about(member: type[Settings]) -> str:
     """A settings class in one line: the first of its docstring."""
-    return (member.__doc__ or "").strip().splitlines()[0]
+    return (member.__doc__ or "").strip().partition("\n")[0]
 
 
 def _installed(name: str) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import field_validator
+from pydantic_core import PydanticCustomError
 
 from fedsim.errors import UserError
 from fedsim.settings import Settings
@@ -46,7 +48,14 @@ class Custom(Settings):
     """
 
     name: Literal["custom"] = "custom"
-    factory: Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+(\.\w+)*$")]
+    factory: str
+
+    @field_validator("factory")
+    @classmethod
+    def _module_and_function(cls, factory: str) -> str:
+        if not re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", factory):
+            raise PydanticCustomError("factory", "expected module:function, such as my_networks:tiny")
+        return factory
 
     def build(self, image_shape: tuple[int, int, int], classes: int) -> nn.Module:
         """What the factory returns, tried out on a batch of two grey images."""

@@ -162,5 +162,5 @@ def test_custom_network_that_cannot_be_used(own_module, factory, message):
 
 @pytest.mark.parametrize("factory", ["own_networks", "own_networks:", ":small", "a b:c", "a:b:c"])
 def test_custom_network_wants_module_and_function(scenario_file, factory):
-    with pytest.raises(UserError, match=r"model\.factory is .*: "):
+    with pytest.raises(UserError, match=r"model\.factory is .*: expected module:function"):
         load_scenario(scenario_file, [f'model={{ name = "custom", factory = "{factory}" }}'])

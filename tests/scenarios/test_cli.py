@@ -103,6 +103,15 @@ def test_a_run_that_failed_elsewhere_is_our_fault_and_one_line(fedsim, scenario_
     assert (done.status, done.stdout, done.stderr) == (1, "", "fedsim: 6 nodes are too many\n")
 
 
+def test_too_little_memory_is_one_line(fedsim, scenario_file, monkeypatch):
+    def fail(*_):
+        raise MemoryError("Unable to allocate 1 TiB")
+
+    monkeypatch.setattr("scenarios.world.World.prepare", fail)
+    done = fedsim("run", scenario_file)
+    assert (done.status, done.stderr) == (1, "fedsim: not enough memory: Unable to allocate 1 TiB\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
