@@ -169,7 +169,13 @@ def honest_part(directory: RunDirectory) -> Result:
 
 def read_result(directory: RunDirectory) -> Result:
     """The saved figures of a run."""
-    result: Result = json.loads(directory.result.read_text(encoding="utf-8"))
+    try:
+        result: Result = json.loads(directory.result.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{directory.result}: not the result of a run: {error}") from error
+    for section in (*HONEST, "disaggregation"):
+        if section not in result:
+            raise UserError(f"{directory.result}: not the result of a run: {section} is missing")
     return result
 
 

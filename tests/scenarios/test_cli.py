@@ -103,6 +103,25 @@ def test_a_run_that_failed_elsewhere_is_our_fault_and_one_line(fedsim, scenario_
     assert (done.status, done.stdout, done.stderr) == (1, "", "fedsim: 6 nodes are too many\n")
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("truth/participation.npy", None, "truth/participation.npy is missing"),
+        ("truth/updates.npy", b"", "truth does not hold the truth"),
+        ("result.json", b"{", "result.json: not the result of a run"),
+        ("result.json", b"{}", "result.json: not the result of a run: simulation is missing"),
+    ],
+)
+def test_what_is_wrong_with_the_files_of_a_run_is_named(fedsim, run_copy, file, content, message):
+    if content is None:
+        (run_copy / file).unlink()
+    else:
+        (run_copy / file).write_bytes(content)
+    done = fedsim("report", run_copy)
+    assert (done.status, len(done.stderr.splitlines())) == (2, 1)
+    assert message in done.stderr
+
+
 def test_too_little_memory_is_one_line(fedsim, scenario_file, monkeypatch):
     def fail(*_):
         raise MemoryError("Unable to allocate 1 TiB")
