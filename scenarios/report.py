@@ -91,10 +91,12 @@ def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:
         )
         axes.set_title(title, fontsize=11)
         axes.set_xlabel("client")
+        axes.locator_params(integer=True)
     figure.axes[0].set_ylabel("round")
     names = ("missed", "invented", "nothing recovered")
     patches = [Patch(color=c, label=n) for c, n in zip((MISSED, INVENTED, UNKNOWN), names, strict=True)]
-    figure.axes[2].legend(handles=patches, fontsize=8, loc="upper right")
+    # Not inside the picture, where it would hide errors.
+    figure.legend(handles=patches, fontsize=8, loc="outside lower right", ncols=3)
     return figure
 
 

@@ -95,4 +95,5 @@ def _draw(recovery: Recovery) -> Figure:
         interpolation="nearest",
     )
     axes.set(xlabel="client, in order of first appearance", ylabel="round")
+    axes.locator_params(integer=True)
     return figure
