@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
@@ -129,11 +130,11 @@ def _below(table: Any, section: str, said: str) -> Any:
 
 
 def toml_value(text: str) -> Any:
-    """What the text means as a TOML value; a bare word is a string, as the shell user means it."""
+    """What the text means as a TOML value; a bare word is a string and .5 a number, as in a shell."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
+        return float(text) if re.fullmatch(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", text, re.I) else text
 
 
 def _mistake(error: ValidationError, content: Mapping[str, Any]) -> str:

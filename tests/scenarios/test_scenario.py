@@ -34,6 +34,8 @@ def test_written_scenario_reads_back_the_same(scenario_file, tmp_path):
         ("attack.solver=gurobi", lambda s: isinstance(s.attack.solver, Gurobi)),
         ("attack.solver.name=highs", lambda s: isinstance(s.attack.solver, Highs)),
         ("federation.participation.rate=0.5", lambda s: s.federation.participation.rate == 0.5),
+        ("clients.lr=.5", lambda s: s.clients.lr == 0.5),
+        ("clients.lr=5.e-1", lambda s: s.clients.lr == 0.5),
     ],
 )
 def test_overrides(scenario_file, override, holds):
