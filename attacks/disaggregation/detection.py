@@ -50,6 +50,8 @@ def _marginal(
     those in doubt it is also V^-½ (I − (L Lᵀ)⁻¹) V^-½, whose diagonal takes a third of the work.
     """
     open_ = V > SETTLED
+    if not open_.any():
+        return np.maximum(J.diagonal() + cohort, np.finfo(np.float64).tiny), j
     sd = np.sqrt(V[open_])
     B = J[open_]
     B += cohort

@@ -105,7 +105,7 @@ def test_what_clients_share_is_known_in_every_direction_but_its_own():
 
 @pytest.mark.parametrize("missing", [None, np.array([0.5, -1.0])])
 @pytest.mark.parametrize("doubtful", [[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])
-def test_detection_is_the_best_linear_estimate(missing, doubtful):
+def test_detection_is_the_best_linear_estimate(missing, doubtful, capfd):
     rng = np.random.default_rng(3)
     root = rng.standard_normal((2, 5, 8))
     J, j = root @ root.transpose(0, 2, 1), rng.standard_normal((2, 5))
@@ -117,6 +117,7 @@ def test_detection_is_the_best_linear_estimate(missing, doubtful):
         Q = np.linalg.inv(np.diag(doubt[r]) + np.linalg.inv(J_r))
         np.testing.assert_allclose(shift[r], Q @ np.linalg.solve(J_r, j_r) / np.diag(Q))
         np.testing.assert_allclose(variance[r], 1 / np.diag(Q) - doubt[r])
+    assert not any(capfd.readouterr())  # LAPACK complains in words
 
 
 def test_whitening_undoes_the_scales_of_a_layers_rows_and_columns():
