@@ -28,8 +28,8 @@ LARGEST = 200.0
 DEPENDENT = 1e-3
 """Distance from the span of other columns below which a column is a combination of them."""
 
-LONG = 5
-"""Ones that a column needs for its inclusion in another to be no coincidence."""
+COINCIDENCE = 0.1
+"""Expected number of columns that hold all ones of another by chance, below which that is no chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +119,14 @@ def without_parts(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Different columns, in which none holds all ones of another: the other is taken out of it.
 
     A column that contains another is a sum with it; for two clients' own columns that would be a rare
-    coincidence, unless the shorter is very short.
+    coincidence, unless the shorter is short, or the longer is long.
     """
     columns = np.unique(columns, axis=0)
     for _ in range(len(columns)):
         size = columns.sum(axis=1, dtype=np.int64)
         meet = columns.astype(np.float32) @ columns.T.astype(np.float32)
-        part = (meet == size[:, None]) & (size[:, None] < size[None, :]) & (size[:, None] >= LONG)
+        by_chance = len(columns) ** 2 * (size[None, :] / columns.shape[1]) ** size[:, None]
+        part = (meet == size[:, None]) & (size[:, None] < size[None, :]) & (by_chance < COINCIDENCE)
         if not part.any():
             break
         whole = int(np.flatnonzero(part.any(axis=0))[0])

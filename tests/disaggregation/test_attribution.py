@@ -7,7 +7,7 @@ from planted import planted, right
 
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, disaggregate
-from attacks.disaggregation.attribution import attribute, independent, misfit
+from attacks.disaggregation.attribution import attribute, independent, misfit, without_parts
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import Auto, Projection
 from attacks.disaggregation.subspace import find_subspace
@@ -141,3 +141,13 @@ def test_readings_of_a_counter_err_each_by_itself_and_their_differences_do_not()
     np.testing.assert_allclose(misfit(counts, columns), expected)
     some = np.array([3, 1])
     np.testing.assert_allclose(misfit(counts.of(some), columns), expected[some])
+
+
+def test_a_short_column_may_lie_within_a_long_one_by_chance():
+    rng = np.random.default_rng(22)
+    long = (rng.permutation(96) < 30).astype(np.uint8)
+    short, part = (long * (np.cumsum(long) <= ones) for ones in (6, 14))
+    others = (rng.random((22, 96)) < 0.2).astype(np.uint8)
+    kept, reduced = (without_parts(np.stack([long, inner, *others])) for inner in (short, part))
+    assert (kept == long).all(axis=1).any()
+    assert (reduced == long - part).all(axis=1).any() and not (reduced == long).all(axis=1).any()
