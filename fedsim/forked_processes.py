@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -68,6 +69,8 @@ class ForkedProcesses(Generic[Task]):
 
     def _serve(self, pipe: Connection, parents_end: Connection) -> None:
         """In a worker: answer each list of tasks with None, or with what went wrong."""
+        # What the parent has left behind is not for a worker to tidy up: remains of Ray would crash it.
+        gc.freeze()
         # The pipe breaks when the parent is gone, however it went; Ctrl-C is for the parent to handle.
         parents_end.close()
         for other in self._pipes:

@@ -1,6 +1,7 @@
 """Runs that are killed and go on: the files they leave are those of a run that nobody killed."""
 
 import errno
+import gc
 import json
 import os
 import resource
@@ -169,6 +170,8 @@ def in_child(action, *, kill_at=None, where=""):
     """
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
+        # What earlier tests left behind is not this process's to tidy up: Ray's remains crash it.
+        gc.freeze()
         try:
             events, me = count(), os.getpid()
 
