@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from scenarios.reproduction.experiment import Experiment
-from scenarios.reproduction.measures.cell import Cell, cost
+from scenarios.reproduction.measures.cell import Cell, costs
 from scenarios.sweep.code import other_code
 from scenarios.sweep.run import SweepDirectory
 from scenarios.sweep.sweep import shown
@@ -35,8 +35,7 @@ class Tally:
         Equal are those that the paper's rounding does not tell from its value.
         """
         cells = list(cells)
-        telling = [c for c in cells if c.telling]
-        gains = [c.ours - c.paper for c in telling if c.ours is not None and c.paper is not None]
+        gains = [c.difference for c in cells if c.difference is not None]
         better, worse = sum(gain > ROUNDING for gain in gains), sum(gain < -ROUNDING for gain in gains)
         run = sum(c.seeds > 0 for c in cells)
         return cls(len(cells), run, better, len(gains) - better - worse, worse)
@@ -55,17 +54,25 @@ class Tally:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An experiment with all its cells, whether run or not, and what those that were run took."""
+    """An experiment with all its cells, whether run or not, and what those that were run took.
+
+    `costs` are CPU seconds by what took them, under names that experiments which share runs agree on.
+    """
 
     experiment: Experiment
     cells: tuple[Cell, ...]
-    cpu_seconds: float
+    costs: Mapping[Hashable, float]
 
     @classmethod
     def read(cls, experiment: Experiment, directory: SweepDirectory) -> Outcome:
         """What there is in a folder; nothing is run."""
         rows = experiment.rows(directory)
-        return cls(experiment, tuple(experiment.cells(rows)), cost(rows))
+        return cls(experiment, tuple(experiment.cells(rows)), costs(rows))
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What all of it took."""
+        return sum(self.costs.values())
 
     @property
     def others(self) -> str:
@@ -101,7 +108,7 @@ class Outcome:
                 **{key: shown(value) for key, value in cell.place.items()},
                 "paper": cell.paper,
                 "ours": cell.ours,
-                "difference": None if None in (cell.ours, cell.paper) else cell.ours - cell.paper,  # type: ignore[operator]
+                "difference": cell.difference,
                 "baseline": cell.baseline,
                 "columns": cell.columns,
                 "seeds": cell.seeds,

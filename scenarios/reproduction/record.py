@@ -12,26 +12,33 @@ from typing import Any
 
 from fedsim.files import write_text, written_whole
 from scenarios.reproduction.experiment import PAPER, Experiment
-from scenarios.reproduction.measures.cell import cost
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw
+from scenarios.reproduction.recorded import with_recorded
 from scenarios.sweep.run import SweepDirectory
 from scenarios.sweep.sweep import shown
 from scenarios.sweep.table import write_csv
 
 
 def write_record(experiments: Sequence[Experiment], directory: SweepDirectory, file: Path) -> None:
-    """Write `file`, and in a folder of its name beside it a table and a picture of each experiment run."""
+    """Write `file`, and in a folder of its name beside it a table and a picture of each experiment run.
+
+    Cells that an earlier record has there, and the runs of this folder do not, stay.
+    """
     beside = file.with_suffix("")
     beside.mkdir(exist_ok=True)
-    outcomes = [Outcome.read(experiment, directory) for experiment in experiments]
+    outcomes = [
+        with_recorded(Outcome.read(experiment, directory), beside / f"{experiment.name}.csv")
+        for experiment in experiments
+    ]
     run = [outcome for outcome in outcomes if Tally.of(outcome.cells).run]
     for outcome in run:
         name = outcome.experiment.name
         write_csv([row for row in outcome.rows() if row["seeds"]], beside / f"{name}.csv")
         _write_picture(outcome, beside / f"{name}.svg")
     sections = [_section(outcome, beside.name) for outcome in run]
-    hours = cost(row for experiment in experiments for row in experiment.rows(directory)) / 3600
+    spent = {what: seconds for outcome in outcomes for what, seconds in outcome.costs.items()}
+    hours = sum(spent.values()) / 3600
     text = "\n".join((*_opening(file, outcomes, hours), *(line for section in sections for line in section)))
     write_text(file, text)
 
@@ -46,9 +53,10 @@ def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]
     return [
         "# The paper's tables and figures, ours beside theirs",
         "",
-        f"Written by `fedsim reproduce --record {file.as_posix()}` from the runs that were really made: "
+        f"Written by `fedsim reproduce --record {file.as_posix()}` from runs that were really made: "
         f"{_made()}; {hours:.2g} hours of computing in all. `fedsim reproduce NAME` makes a table or figure "
-        "again, `--budget full` all its cells.",
+        "again, `--budget full` all its cells. The command adds what has been run since to the tables in "
+        f"`{file.stem}/`, where a cell stays until it is run again with as many seeds.",
         "",
         "A cell that was not run is blank. Equal: as the paper's value but for its rounding to two digits. "
         "Most figures have no values in the paper's text to compare with; a value of the paper that needs no "

@@ -3,6 +3,7 @@
 import csv
 import errno
 import re
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -14,16 +15,19 @@ from scenarios.planted import Planted
 from scenarios.reproduction import experiment as experiment_module
 from scenarios.reproduction.cost import Speed, Step, cheap_first, duration
 from scenarios.reproduction.experiment import PAPER, Budget, Experiment, experiments
-from scenarios.reproduction.measures.cell import cost
+from scenarios.reproduction.measures.cell import EXACT, costs
 from scenarios.reproduction.measures.fewest import Fewest
 from scenarios.reproduction.measures.figures import Figures
+from scenarios.reproduction.measures.histogram import Histogram
 from scenarios.reproduction.measures.mean import Mean
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.page import render_outcome
 from scenarios.reproduction.record import write_record
+from scenarios.reproduction.recorded import with_recorded
 from scenarios.scoring import update_variance
 from scenarios.sweep.code import this_code
 from scenarios.sweep.run import SweepDirectory, run_sweep
+from scenarios.sweep.table import write_csv
 
 SMALL = """
 title = "Small"
@@ -137,6 +141,72 @@ def test_a_record_of_nothing_names_what_is_missing(small, directory, tmp_path):
     assert "Not run at all: `small`." in (tmp_path / "record.md").read_text()
 
 
+def recorded(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_record_keeps_the_cells_of_runs_that_are_elsewhere(small, directory, tmp_path):
+    file, table = tmp_path / "record.md", tmp_path / "record" / "small.csv"
+    run_sweep(small.budget(Budget.QUICK), directory)
+    write_record([small], directory, file)
+    # Without the line that says when, and for how long: tables round seconds.
+    said, cells = file.read_text().splitlines()[3:], recorded(table)
+    picture = table.with_suffix(".svg").read_bytes()
+    elsewhere = SweepDirectory.open(tmp_path / "elsewhere" / "cells")
+    write_record([small], elsewhere, file)
+    assert (file.read_text().splitlines()[3:], recorded(table)) == (said, cells)
+    assert table.with_suffix(".svg").read_bytes() == picture
+    run_sweep(small.only(small.sweep, ["window=8", "rounds=24"]), elsewhere)
+    write_record([small], elsewhere, file)
+    assert [cell for cell in recorded(table) if cell["window"] == "4"] == cells
+    assert "In all 3 of 4 cells run" in file.read_text()
+
+
+def test_a_cell_of_a_record_stands_until_it_is_run_again_with_as_many_seeds(small, directory, tmp_path):
+    file, table = tmp_path / "record.md", tmp_path / "record" / "small.csv"
+    part = small.only(small.sweep, ["window=4", "rounds=24"])
+    run_sweep(part, directory)
+    for point in part.points:
+        (directory.point(point).path / "code.txt").write_text("0.0+older\n")
+    write_record([small], directory, file)
+    elsewhere = SweepDirectory.open(tmp_path / "elsewhere" / "cells")
+    for seeds, code in (("1", "0.0+older"), ("1,2", this_code())):
+        run_sweep(small.only(part, [f"seed={seeds}"]), elsewhere)
+        write_record([small], elsewhere, file)
+        assert [(cell["seeds"], cell["code"]) for cell in recorded(table)] == [("2", code)]
+
+
+def test_a_record_keeps_what_is_not_compared_and_values_that_only_runs_tell_of(small, tmp_path):
+    figures = Figures(figures={"one": EXACT}, paper={"one": 0.1}, baseline="one")
+    shares = Histogram(figures="counts")
+    run = row(1.0, rounds=12, window=4, seed=1, **{"counts.3": 0.5})
+    for name, measure in {"figures": figures, "shares": shares}.items():
+        made = measure.cells([run], ["rounds", "window"])
+        experiment = replace(small, name=name, file=small.file.model_copy(update={"measure": measure}))
+        write_csv(Outcome(experiment, tuple(made), {}).rows(), tmp_path / f"{name}.csv")
+        nothing = Outcome.read(experiment, SweepDirectory(tmp_path / "nothing"))
+        kept = with_recorded(nothing, tmp_path / f"{name}.csv")
+        assert [replace(cell, limits={}) for cell in kept.cells if cell.seeds] == made
+        assert kept.cpu_seconds == 1.0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("rounds,window\n12,4\n", "not a table that a record left: 'paper'"),
+        ("rounds,window,paper,seeds\n12,4,0.5,many\n", "not a table that a record left: .*'many'"),
+        ("window,paper,seeds\n4,0.5,2\n", "cells by window, expected by rounds, window: move it away"),
+    ],
+)
+def test_a_table_that_no_record_left_is_named(small, directory, tmp_path, content, message):
+    (tmp_path / "record").mkdir()
+    (tmp_path / "record" / "small.csv").write_text(content)
+    with pytest.raises(UserError, match=rf"small\.csv: {message}"):
+        write_record([small], directory, tmp_path / "record.md")
+    assert not (tmp_path / "record.md").exists()
+
+
 def row(exact, **keys):
     return {"disaggregation.exact_fraction": exact, "disaggregation.cpu_seconds": 1.0, "columns": 4,
             "limit": "", "code": "", "point": str(keys), "training": None, **keys}  # fmt: skip
@@ -165,9 +235,9 @@ def test_times_of_failed_searches_do_not_count():
 def test_what_is_shared_is_paid_for_once():
     of_a_run = {"simulation.cpu_seconds": 60.0, "simulation.seconds": 500.0, "training": "t"}
     rows = [row(1.0, point="a", **of_a_run), row(0.5, point="b", **of_a_run), row(0.5, point="b", **of_a_run)]
-    assert cost(rows) == 62.0
+    assert sum(costs(rows).values()) == 62.0
     old = {"simulation.seconds": 500.0, "training": "u", "inference.cpu_seconds": 3.0}
-    assert cost([*rows, row(1.0, point="c", **old), row(None, point="d")]) == 62.0 + 504.0
+    assert sum(costs([*rows, row(1.0, point="c", **old), row(None, point="d")]).values()) == 62.0 + 504.0
 
 
 def test_figures_of_one_run_are_cells_beside_each_other():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,13 @@ class Cell:
     telling: bool = True
     limits: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's, where the two are to be compared."""
+        if self.ours is None or self.paper is None or not self.telling:
+            return None
+        return self.ours - self.paper
+
 
 def rest(keys: Iterable[str]) -> list[str]:
     """The keys that tell cells apart."""
@@ -67,7 +74,7 @@ def cell(place: Mapping[str, Any], rows: Sequence[Row], ours: float | None, **mo
         seeds_planned=len({row.get(SEED) for row in rows}),
         columns=sum(row["columns"] for row in run),
         limit="; ".join(dict.fromkeys(row["limit"] for row in rows)),
-        cpu_seconds=cost(run),
+        cpu_seconds=sum(costs(run).values()),
         codes=tuple(dict.fromkeys(row["code"] for row in run)),
         **more,
     )
@@ -81,18 +88,18 @@ def was_run(row: Row) -> bool:
 EXACT = "disaggregation.exact_fraction"
 
 
-def cost(rows: Iterable[Row]) -> float:
-    """CPU seconds of all that was run, a training or an attack that several rows stand for once.
+def costs(rows: Iterable[Row]) -> dict[Hashable, float]:
+    """CPU seconds of all that was run, by what it was: a training or an attack that rows share stands once.
 
     Runs of older code know what the clock said, and nothing of processors.
     """
-    spent: dict[Any, float] = {}
+    spent: dict[Hashable, float] = {}
     for row in rows:
         if was_run(row):
             spent["attack", row["point"]] = _either(row, "disaggregation")
             spent["inference", row["point"]] = _either(row, "inference")
             spent["training", row["training"]] = _either(row, "simulation")
-    return sum(spent.values())
+    return spent
 
 
 def _either(row: Row, section: str) -> float:
