@@ -22,7 +22,7 @@ from attacks.disaggregation.whitening import level_rounds, outliers, whitened_gr
 from attacks.disaggregation.window_posterior import WindowPosterior
 
 BLOCK_ENTRIES = 1 << 20
-"""Products of updates in memory at a time (8 MB)."""
+"""Entries of the estimates, or of everything that drifting updates are estimated from, in memory at a time."""
 TYPICAL = 0.15
 """The eigenvalue that outliers are measured by: its place among the largest, relative to the clients."""
 UNKNOWN_MEAN = 10.0
@@ -217,21 +217,19 @@ class Passing:
         n = self.clients
         expected, doubt = model.design[:, :n], model.doubt
         estimate, variance = np.empty_like(doubt), np.empty_like(doubt)
-        height = max(1, BLOCK_ENTRIES // (self.rounds * n if model.scales.drift else n * n))
+        height = max(1, BLOCK_ENTRIES // (self.rounds * n if model.scales.drift else n))
         for top in range(0, self.rounds, height):
             block = slice(top, top + height)
             with_round, among = others.products(block)
-            left = with_round - np.einsum("rij,rj->ri", among, others.columns[block])
-            explained = (doubt[block] * np.einsum("rkk->rk", among)[:, :n]).sum(axis=1)
+            left = (with_round - among.times(others.columns[block]))[:, :n]
+            among = among.first(n)
+            explained = (doubt[block] * among.diagonal()).sum(axis=1)
             noise = np.maximum(others.variance[block] - explained, model.noise[block])
             weight = dimension / noise
-            among *= weight[:, None, None]
             missing = (
                 None if self.cohort_sizes is None else self.cohort_sizes[block] - expected[block].sum(axis=1)
             )
-            shift, variance[block] = detect(
-                among[:, :n, :n], left[:, :n] * weight[:, None], doubt[block], missing
-            )
+            shift, variance[block] = detect(among, weight, left * weight[:, None], doubt[block], missing)
             estimate[block] = expected[block] + shift
         return estimate, np.maximum(variance, 1e-6)
 

@@ -125,6 +125,36 @@ class RoundModel:
         return best
 
 
+@dataclass(frozen=True, eq=False)
+class Products:
+    """⟨ĝ_j, ĝ_k⟩ of c updates for each of b rounds: `from_all` − left rightᵀ − right leftᵀ without the round.
+
+    `from_all` (b, c, c), or (c, c) if the same for all: with the round. `left` and `right` (b, c).
+    """
+
+    from_all: NDArray[np.float64]
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
+
+    def first(self, n: int) -> Products:
+        """The products among the first `n` columns."""
+        return Products(self.from_all[..., :n, :n], self.left[:, :n], self.right[:, :n])
+
+    def of_all(self, r: int) -> NDArray[np.float64]:
+        """(c, c) with the r-th round; the same object if it is the same for all."""
+        return self.from_all if self.from_all.ndim == 2 else self.from_all[r]
+
+    def diagonal(self) -> NDArray[np.float64]:
+        """(b, c) the energy of each update."""
+        return np.asarray(np.einsum("...kk->...k", self.from_all) - 2 * self.left * self.right)
+
+    def times(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(b, c) each round's products times its own `x` (b, c)."""
+        along_left = np.einsum("rk,rk->r", self.left, x)[:, None]
+        along_right = np.einsum("rk,rk->r", self.right, x)[:, None]
+        return np.asarray(_dot(x, self.from_all) - self.left * along_right - self.right * along_left)
+
+
 class LeaveOneOut:
     """Updates predicted for each round from all the others, as inner products with that round.
 
@@ -163,8 +193,8 @@ class LeaveOneOut:
         """(c, c) ⟨ĝ_j, ĝ_k⟩ from all rounds, if the model is fixed."""
         return np.asarray(self.weighted.T @ self.energy @ self.weighted)
 
-    def products(self, rounds: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """For b rounds r and all c `columns`: ⟨ĝ_k, A_r⟩ (b, c), and ⟨ĝ_j, ĝ_k⟩ (b, c, c), ĝ without round r.
+    def products(self, rounds: slice) -> tuple[NDArray[np.float64], Products]:
+        """For b rounds r and all c `columns`: ⟨ĝ_k, A_r⟩ (b, c), and ⟨ĝ_j, ĝ_k⟩, ĝ without round r.
 
         Removing a round from Ω is a rank-one change of its inverse.
         """
@@ -178,9 +208,7 @@ class LeaveOneOut:
         o, e = (_dot(matrix[own], C) for matrix in (self.inverse, self.energy))
         with_round = _dot(self.filtered.T[own], C) - v * np.diag(self.filtered)[own, None] * o
         before = self.between if self.kernel is None else np.matmul(C.transpose(0, 2, 1), self.energy @ C)
-        left, right = v * o, e - 0.5 * v * energy_own * o
-        among = np.matmul(np.stack((left, right), axis=2), np.stack((right, left), axis=1))
-        return with_round, np.subtract(before, among, out=among)
+        return with_round, Products(before, left=v * o, right=e - 0.5 * v * energy_own * o)
 
 
 def _dot(rows: NDArray[np.float64], C: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from attacks.disaggregation import DisaggregationProblem, ProblemError, disaggre
 from attacks.disaggregation.detection import COHORT_SD, detect
 from attacks.disaggregation.passing import Passing, spread
 from attacks.disaggregation.recovery import Outcome
-from attacks.disaggregation.round_model import LeaveOneOut, RoundModel, Scales
+from attacks.disaggregation.round_model import LeaveOneOut, Products, RoundModel, Scales
 from attacks.disaggregation.solvers import MessagePassing
 from attacks.disaggregation.whitening import level_rounds, outliers, whitened_gram
 from attacks.disaggregation.window_posterior import WindowPosterior
@@ -74,7 +74,9 @@ def test_leave_one_out_is_a_prediction_from_the_other_rounds(scales):
         own = model.energies[:, None] * X[rest].T * kernel[r, rest]
         updates = np.concatenate((own, shared[rest].T)) @ weights @ A[rest]
         np.testing.assert_allclose(with_round[i], updates @ A[r], atol=1e-9)
-        np.testing.assert_allclose(among[i], updates @ updates.T, atol=1e-9)
+        found = [among.times(np.tile(unit, (3, 1)))[i] for unit in np.eye(7)]
+        np.testing.assert_allclose(found, updates @ updates.T, atol=1e-9)
+        np.testing.assert_allclose(among.diagonal()[i], np.diag(found))
         left = A[r] - np.concatenate((X[r], shared[r])) @ updates
         assert others.residual[r] == pytest.approx(left @ left)
 
@@ -105,18 +107,26 @@ def test_what_clients_share_is_known_in_every_direction_but_its_own():
 
 @pytest.mark.parametrize("missing", [None, np.array([0.5, -1.0])])
 @pytest.mark.parametrize("doubtful", [[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])
-def test_detection_is_the_best_linear_estimate(missing, doubtful, capfd):
+@pytest.mark.parametrize("alike", [0.0, 1e6], ids=["single precision", "double precision"])
+def test_detection_is_the_best_linear_estimate(missing, doubtful, alike, capfd):
+    """Clients that are nearly alike hide each other: that takes double precision."""
     rng = np.random.default_rng(3)
-    root = rng.standard_normal((2, 5, 8))
-    J, j = root @ root.transpose(0, 2, 1), rng.standard_normal((2, 5))
+    root = rng.standard_normal((5, 8)) + np.sqrt(alike)
+    left, right = 0.1 * rng.standard_normal((2, 2, 5))
+    among, weight = Products(root @ root.T, left, right), np.array([1.0, 2.0])
+    pairs = left[:, :, None] * right[:, None]
+    J = weight[:, None, None] * (among.from_all - pairs - pairs.transpose(0, 2, 1))
+    j = rng.standard_normal((2, 5))
     doubt = rng.uniform(0.01, 0.2, (2, 5)) * doubtful
-    shift, variance = detect(J, j, doubt, missing)
+    shift, variance = detect(among, weight, j, doubt, missing)
+    tolerance = 1e-7 if alike else 1e-5
     for r in range(2):
         cohort = 0 if missing is None else 1 / COHORT_SD**2
         J_r, j_r = J[r] + cohort, j[r] + (0 if missing is None else cohort * missing[r])
         Q = np.linalg.inv(np.diag(doubt[r]) + np.linalg.inv(J_r))
-        np.testing.assert_allclose(shift[r], Q @ np.linalg.solve(J_r, j_r) / np.diag(Q))
-        np.testing.assert_allclose(variance[r], 1 / np.diag(Q) - doubt[r])
+        expected = Q @ np.linalg.solve(J_r, j_r) / np.diag(Q)
+        np.testing.assert_allclose(shift[r], expected, rtol=tolerance)
+        np.testing.assert_allclose(variance[r], 1 / np.diag(Q) - doubt[r], rtol=tolerance)
     assert not any(capfd.readouterr())  # LAPACK complains in words
 
 
