@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
 
 STILL = 0.02
 """Total drift over all rounds below which the model counts as fixed."""
@@ -92,8 +92,8 @@ class RoundModel:
 
     def covariance(self) -> NDArray[np.float64]:
         """Ω: participation that is in doubt adds noise of its own."""
-        X = self.design
-        omega = (X * self.energies) @ X.T
+        X = self.design * np.sqrt(self.energies)
+        omega = np.asarray(X @ X.T)
         kernel = self.scales.kernel(len(X))
         if kernel is not None:
             omega *= kernel
@@ -101,11 +101,27 @@ class RoundModel:
         omega[np.diag_indices_from(omega)] += self.noise + self.doubt @ self.energies[:-1]
         return omega
 
+    @cached_property
+    def _half_inverse(self) -> tuple[NDArray[np.float64], float]:
+        """The upper half of Ω⁻¹ (R, R) over zeros, and the logarithm of Ω's determinant."""
+        # The covariance is symmetric; its transpose is in the order of LAPACK, and nothing is copied.
+        factor, not_positive = dpotrf(self.covariance().T, lower=1, overwrite_a=1)
+        if not_positive:
+            raise np.linalg.LinAlgError("the covariance of the sums is not positive definite")
+        log_determinant = 2 * float(np.log(np.diag(factor)).sum())
+        inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
+        return inverse.T, log_determinant
+
+    def inverse(self) -> NDArray[np.float64]:
+        """Ω⁻¹ (R, R); after `misfit` there is hardly anything left to do."""
+        half, _ = self._half_inverse
+        return np.asarray(half + np.triu(half, 1).T)
+
     def misfit(self) -> float:
         """Minus twice the log-likelihood per entry of an update, up to a constant."""
-        factor = cho_factor(self.covariance(), lower=True, check_finite=False)
-        fit = float(np.trace(cho_solve(factor, self.gram, check_finite=False)))
-        return 2 * float(np.log(np.diag(factor[0])).sum()) + fit
+        half, log_determinant = self._half_inverse
+        fit = 2 * np.vdot(half, self.gram) - np.diag(half) @ np.diag(self.gram)
+        return log_determinant + float(fit)
 
     def fitted(self) -> RoundModel:
         """The model after one round of coordinate search for more likely scales and noise."""
@@ -168,7 +184,7 @@ class LeaveOneOut:
         self.weighted = np.concatenate((model.design * model.energies, model.shared), axis=1)
         self.kernel, self.moving = model.scales.kernel(len(model.design)), model.design.shape[1]
         self.doubt = model.doubt
-        self.inverse = np.asarray(np.linalg.inv(model.covariance()), dtype=np.float64)
+        self.inverse = model.inverse()
         self.filtered = self.inverse @ model.gram
         self.energy = self.filtered @ self.inverse
         self.variance = 1 / np.diag(self.inverse)
