@@ -44,7 +44,7 @@ class WindowPosterior:
         """The most probable column of every client, and (K,) the logarithm of its probability."""
         odds = evidence + self._prior_odds
         h = self._inside(odds)
-        _, after = _tables(h, self._count_weight)
+        total = _total(h, self._count_weight)
         order = np.argsort(-h, axis=0, kind="stable")
         value = np.zeros((len(h) + 1, h.shape[1]))
         np.cumsum(np.take_along_axis(h, order, axis=0), axis=0, out=value[1:])
@@ -52,7 +52,7 @@ class WindowPosterior:
         ones = value.argmax(axis=0)
         rank = np.argsort(order, axis=0, kind="stable")
         log_chance = np.zeros(self.windows.count.shape)
-        log_chance[self._counted] = value.max(axis=0) - after[0, 0]
+        log_chance[self._counted] = value.max(axis=0) - total
         inside = np.full((*self.windows.count.shape, len(h)), np.nan)
         inside[self._counted] = (rank < ones).T
         columns = self._laid_out(inside, (odds > 0).astype(np.float64)).astype(np.uint8)
@@ -66,17 +66,24 @@ class WindowPosterior:
         The evidence comes from the sums. Where it speaks of another client's column it does not foretell the
         counts of this one, and a column that is made to have them is probably wrong.
         """
-        rate = np.clip(self.rates.mean(axis=1, keepdims=True), 1e-3, 1 - 1e-3)
-        prior = np.broadcast_to(np.log(rate) - np.log1p(-rate), evidence.shape)
-        with_, without = self._log_chance_of_counts(evidence + prior), self._log_chance_of_counts(prior)
         support = np.zeros(self.windows.count.shape)
-        support[self._counted] = with_ - without
+        support[self._counted] = self._log_chance_of_counts(evidence + self._level_odds) - self._log_chance
         return np.asarray(support.sum(axis=1))
 
     def _log_chance_of_counts(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
         h = self._inside(odds)
-        _, after = _tables(h, self._count_weight)
-        return np.asarray(after[0, 0] - np.logaddexp(0, h).sum(axis=0))
+        return np.asarray(_total(h, self._count_weight) - np.logaddexp(0, h).sum(axis=0))
+
+    @cached_property
+    def _level_odds(self) -> NDArray[np.float64]:
+        """(K, rounds) prior odds of a client whose rate is the same in all rounds."""
+        rate = np.clip(self.rates.mean(axis=1, keepdims=True), 1e-3, 1 - 1e-3)
+        return np.broadcast_to(np.log(rate) - np.log1p(-rate), self.rates.shape)
+
+    @cached_property
+    def _log_chance(self) -> NDArray[np.float64]:
+        """(n,) logarithm of the chance of the counts without any evidence."""
+        return self._log_chance_of_counts(self._level_odds)
 
     @cached_property
     def _prior_odds(self) -> NDArray[np.float64]:
@@ -126,3 +133,11 @@ def _tables(
         after[i] = after[i + 1]
         after[i, :-1] = np.logaddexp(after[i + 1, :-1], after[i + 1, 1:] + h[i])
     return before, after
+
+
+def _total(h: NDArray[np.float64], count_weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) log sums over all places: the first entry of the second table, without the others."""
+    after = count_weight.copy()
+    for odds in h[::-1]:
+        after[:-1] = np.logaddexp(after[:-1], after[1:] + odds)
+    return np.asarray(after[0])
