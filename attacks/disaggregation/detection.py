@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import blas, lapack
 
 from attacks.disaggregation.round_model import Products
 
@@ -22,6 +22,11 @@ SETTLED = 1e-5
 """Variance of a participation below which it no longer disturbs the others."""
 BLURRED = 1e4
 """Factor by which doubt about others may blur a client in single precision, which loses 1e-7 times that."""
+COLUMNS = 128
+"""Columns of a triangle's inverse at a time: LAPACK's own inverse of a triangle is slower."""
+
+SINGLE = blas.sgemm, blas.strsm, blas.strsv, lapack.spotrf
+DOUBLE = blas.dgemm, blas.dtrsm, blas.dtrsv, lapack.dpotrf
 
 
 def detect(
@@ -123,8 +128,7 @@ def _seen(products: NDArray[Any], own: _Round) -> tuple[float, NDArray[np.float6
     """
     dtype, k = products.dtype, products.shape[1]
     V, j, diagonal = own.doubt, own.signal, own.diagonal
-    gemm, trsm, trsv = (get_blas_funcs(name, dtype=dtype) for name in ("gemm", "trsm", "trsv"))
-    potrf, trtri = (get_lapack_funcs(name, dtype=dtype) for name in ("potrf", "trtri"))
+    gemm, trsm, trsv, potrf = SINGLE if dtype == np.float32 else DOUBLE
     sd = np.sqrt(V[:k])
     rows = np.concatenate((sd, np.ones(len(V) - k)))[:, None]
     matrix = products * (own.weight * sd).astype(dtype)
@@ -141,10 +145,13 @@ def _seen(products: NDArray[Any], own: _Round) -> tuple[float, NDArray[np.float6
         return np.nan, diagonal, j
     signal = trsv(L, (sd * j[:k]).astype(dtype), lower=1)
     sure = trsm(1, L, beside, lower=1, overwrite_b=1) if k < len(V) else beside
-    inverse, _ = trtri(L, lower=1, overwrite_c=1)
-    remaining = np.einsum("ik,ik->k", inverse, inverse).astype(np.float64)
+    remaining = np.empty(k)
+    for first in range(0, k, COLUMNS):
+        units = np.eye(k - first, min(COLUMNS, k - first), dtype=dtype, order="F")
+        part = trsm(1, L[first:, first:], units, lower=1, overwrite_b=1)
+        remaining[first : first + COLUMNS] = np.einsum("ik,ik->k", part, part)
     Q = np.concatenate(((1 - remaining) / V[:k], diagonal[k:] - np.einsum("ik,ik->k", sure, sure)))
-    Qy = np.concatenate(((inverse.T @ signal) / sd, j[k:] - sure.T @ signal))
+    Qy = np.concatenate((trsv(L, signal, lower=1, trans=1) / sd, j[k:] - sure.T @ signal))
     sharp = np.append(1 / (remaining * square_diagonal), _ratio(Q[k:], diagonal[k:])).min()
     return 1 / sharp if sharp > 0 else np.inf, Q, Qy
 

@@ -22,7 +22,7 @@ from attacks.disaggregation.whitening import level_rounds, outliers, whitened_gr
 from attacks.disaggregation.window_posterior import WindowPosterior
 
 BLOCK_ENTRIES = 1 << 20
-"""Entries of the estimates, or of everything that drifting updates are estimated from, in memory at a time."""
+"""Entries of estimates, or of all that drifting updates are estimated from, in memory at a time."""
 TYPICAL = 0.15
 """The eigenvalue that outliers are measured by: its place among the largest, relative to the clients."""
 UNKNOWN_MEAN = 10.0
