@@ -46,6 +46,8 @@ COOLING = 6
 """Iterations in which the assumed noise may fall by a factor e: evidence is believed slowly at first."""
 STILL = 5e-3
 """Largest change of an expected participation at which an attempt ends."""
+SETTLED = 1e-3
+"""Columns expected to be wrong, of all, at which it ends too: more steps would only round it up."""
 GAIN = 0.3
 """Columns by which the number of those found has to grow for an effort to have been worth it."""
 PATIENCE = 10
@@ -157,15 +159,14 @@ class Passing:
         return float(state.confidence[self.open_].sum())
 
     def run(self, state: State) -> State:
-        """Iterate until beliefs stand still, or no columns become sure any more; the surest late state."""
+        """Iterate until beliefs stand still or no more columns become sure; the surest late state."""
         best, goal, since = state, 0.0, 0
         for iteration in range(1, self.iterations + 1):
             after = self.step(state)
             still = np.abs(after.expected - state.expected).max() < STILL
-            state = after
-            if still:
+            state, found = after, self.found(after)
+            if still or found > self.open_.sum() - SETTLED:
                 return state
-            found = self.found(state)
             if iteration <= 2 * COOLING or found >= self.found(best):
                 best = state
             goal, since = (found + GAIN, 0) if found >= goal else (goal, since + 1)
