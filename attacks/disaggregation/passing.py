@@ -21,8 +21,8 @@ from attacks.disaggregation.round_model import LeaveOneOut, RoundModel, Scales
 from attacks.disaggregation.whitening import level_rounds, outliers, whitened_gram
 from attacks.disaggregation.window_posterior import WindowPosterior
 
-BLOCK_ENTRIES = 1 << 20
-"""Entries of estimates, or of all that drifting updates are estimated from, in memory at a time."""
+BLOCK_ENTRIES = 1 << 25
+"""Numbers in memory at a time for a block of rounds (256 MB)."""
 TYPICAL = 0.15
 """The eigenvalue that outliers are measured by: its place among the largest, relative to the clients."""
 UNKNOWN_MEAN = 10.0
@@ -218,7 +218,11 @@ class Passing:
         n = self.clients
         expected, doubt = model.design[:, :n], model.doubt
         estimate, variance = np.empty_like(doubt), np.empty_like(doubt)
-        height = max(1, BLOCK_ENTRIES // (self.rounds * n if model.scales.drift else n))
+        height = BLOCK_ENTRIES // n
+        if model.scales.drift:
+            # What a block has in common takes rounds² × clients, and each round's own block × clients².
+            height = min(int(self.rounds / np.sqrt(n)), BLOCK_ENTRIES // n**2)
+        height = max(1, height)
         for top in range(0, self.rounds, height):
             block = slice(top, top + height)
             with_round, among = others.products(block)

@@ -217,14 +217,43 @@ class LeaveOneOut:
         own = np.arange(len(self.variance))[rounds]
         v = self.variance[own, None]
         energy_own = np.diag(self.energy)[own, None]
-        C = self.weighted
-        if self.kernel is not None:
-            C = np.repeat(C[None], len(own), axis=0)
-            C[:, :, : self.moving] *= self.kernel[own][:, :, None]
-        o, e = (_dot(matrix[own], C) for matrix in (self.inverse, self.energy))
-        with_round = _dot(self.filtered.T[own], C) - v * np.diag(self.filtered)[own, None] * o
-        before = self.between if self.kernel is None else np.matmul(C.transpose(0, 2, 1), self.energy @ C)
-        return with_round, Products(before, left=v * o, right=e - 0.5 * v * energy_own * o)
+        o, e, f = (self._along(matrix[own], own) for matrix in (self.inverse, self.energy, self.filtered.T))
+        with_round = f - v * np.diag(self.filtered)[own, None] * o
+        from_all = self.between if self.kernel is None else self._between_drifting(own, self.kernel)
+        return with_round, Products(from_all, left=v * o, right=e - 0.5 * v * energy_own * o)
+
+    def _along(self, rows: NDArray[np.float64], own: NDArray[np.intp]) -> NDArray[np.float64]:
+        """(b, c) `rows` (b, R) with what the updates of the rounds `own` (b,) are estimated from."""
+        if self.kernel is None:
+            return np.asarray(rows @ self.weighted)
+        moving, fixed = self.weighted[:, : self.moving], self.weighted[:, self.moving :]
+        return np.concatenate(((rows * self.kernel[own]) @ moving, rows @ fixed), axis=1)
+
+    def _between_drifting(self, own: NDArray[np.intp], kernel: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(b, c, c) ⟨ĝ_j, ĝ_k⟩ from all rounds, for successive rounds `own`.
+
+        κ is exponential: earlier rounds resemble one of these as they do the first, but for a factor; later
+        ones, the last. So their part is a mixture of the same matrices for all, and only the part of the few
+        rounds `own` is different for each.
+        """
+        W, F, E = self.weighted[:, : self.moving], self.weighted[:, self.moving :], self.energy
+        first, last, m = own[0], own[-1], self.moving
+        past, future = kernel[first, :first, None] * W[:first], kernel[last, last + 1 :, None] * W[last + 1 :]
+        with_past, with_future = E[:, :first] @ past, E[:, last + 1 :] @ future
+        in_past, in_future = past.T @ with_past[:first], future.T @ with_future[last + 1 :]
+        across = past.T @ with_future[:first]
+        across += across.T.copy()
+        products = np.empty((len(own), len(self.weighted.T), len(self.weighted.T)))
+        for i, r in enumerate(own):
+            a, z = kernel[r, first], kernel[r, last]
+            near = kernel[r, own, None] * W[own]
+            half = near.T @ (a * with_past[own] + z * with_future[own] + 0.5 * E[own][:, own] @ near)
+            products[i, :m, :m] = a**2 * in_past + z**2 * in_future + a * z * across + half + half.T
+        shared = E @ F
+        for k, course in enumerate(shared.T, start=m):
+            products[:, :m, k] = products[:, k, :m] = (kernel[own] * course) @ W
+        products[:, m:, m:] = F.T @ shared
+        return products
 
 
 def _dot(rows: NDArray[np.float64], C: NDArray[np.float64]) -> NDArray[np.float64]:
