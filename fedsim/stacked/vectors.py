@@ -10,7 +10,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, cast
@@ -24,9 +24,13 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.intp]
+Places = NDArray[np.uint32]
 
 LONG = 48
 """Numbers that `add_weighted` adds up at a time, for each of two sums: 12 registers."""
+
+BROAD = 16
+"""Sums side by side that `strongest` adds up at a time, in each of four places: 8 registers."""
 
 PAIRS, PAIR = 5, 16
 """`gather` and `scatter` treat so many stretches of so many numbers at a time: 10 registers."""
@@ -89,6 +93,18 @@ class _Writer:
     def add(self, total: Any, left: Any, right: Any) -> None:
         """Add a product to a sum."""
         self.builder.store(self.plus_product(self.builder.load(total), left, right), total)
+
+    def largest(self, rivals: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:
+        """Of vectors and where their numbers are, the largest number in each lane and where that is.
+
+        Of numbers that are alike the first one counts.
+        """
+        (best, place), *others = rivals
+        for rival, rival_place in others:
+            larger = self.builder.fcmp_ordered(">", rival, best)
+            best = self.builder.select(larger, rival, best)
+            place = self.builder.select(larger, rival_place, place)
+        return best, place
 
     @contextmanager
     def patches(
@@ -188,23 +204,64 @@ def _choose(write: _Writer, found: Any, corner: Any, width: Any, values: Any, pl
     """The largest number in each of eight 2×2 blocks side by side, and where it is.
 
     The first block's upper left corner is `found[corner]`, and lines are `width` long. Results go to
-    `values[at : at + 8]` and `places[at : at + 8]`; of numbers that are alike the first one counts.
+    `values[at : at + 8]` and `places[at : at + 8]`.
     """
-    builder, best, place = write.builder, None, None
+    builder, rivals = write.builder, []
     for line in (corner, builder.add(corner, width)):
         left, right = write.eight(found, line), write.eight(found, line, 8)
         begin = write.eight_times(builder.trunc(line, _INTEGER), _INTEGERS)
-        for columns in (_EVEN, _ODD):
-            rival = builder.shuffle_vector(left, right, columns)
-            rival_place = builder.add(begin, columns)
-            if best is None:
-                best, place = rival, rival_place
-            else:
-                larger = builder.fcmp_ordered(">", rival, best)
-                best = builder.select(larger, rival, best)
-                place = builder.select(larger, rival_place, place)
+        rivals += [
+            (builder.shuffle_vector(left, right, columns), builder.add(begin, columns))
+            for columns in (_EVEN, _ODD)
+        ]
+    best, place = write.largest(rivals)
     write.put(best, values, at)
     write.put(place, places, at)
+
+
+@_compiled_as
+def _strongest(
+    write: _Writer,
+    seen: Any,
+    begin: Any,
+    corner: Any,
+    width: Any,
+    taps: Any,
+    weights: Any,
+    bias: Any,
+    count: Any,
+    values: Any,
+    places: Any,
+    at: Any,
+) -> None:
+    """Of weighted sums in the four places of a 2×2 block the largest, and where it is; BROAD side by side.
+
+    In place p they are `bias[:BROAD]` plus `seen[begin + p + taps[t]] * weights[t]` for all `count` t, where
+    `weights[t]` is a line of BROAD. The block's upper left corner is `corner`, and lines are `width` long.
+    Results go to `values[at : at + BROAD]` and `places[at : at + BROAD]`.
+    """
+    builder = write.builder
+    image, lower = write.place(seen, begin), builder.add(corner, width)
+    block = [(line, right) for line in (corner, lower) for right in (0, 1)]
+    sums = [write.sums(bias, _INDEX(0), BROAD) for _ in block]
+    lines = [write.place(image, line, right) for line, right in block]
+    with cgutils.for_range(builder, count) as loop:
+        tap = write.number(taps, loop.index)
+        first = builder.mul(loop.index, _INDEX(BROAD))
+        eights = [write.eight(weights, first, shift) for shift in range(0, BROAD, 8)]
+        for line, totals in zip(lines, sums, strict=True):
+            factor = write.eight_times(write.number(line, tap))
+            for total, eight in zip(totals, eights, strict=True):
+                write.add(total, factor, eight)
+    block_places = [
+        write.eight_times(builder.trunc(builder.add(line, _INDEX(right)), _INTEGER), _INTEGERS)
+        for line, right in block
+    ]
+    for number, lanes in enumerate(zip(*sums, strict=True)):
+        rivals = [builder.load(total) for total in lanes]
+        best, place = write.largest(zip(rivals, block_places, strict=True))
+        write.put(best, values, at, 8 * number)
+        write.put(place, places, at, 8 * number)
 
 
 # As they are called in compiled loops.
@@ -214,4 +271,7 @@ add_weighted = cast(
 )
 gather = cast("_Patches", _gather)
 scatter = cast("_Patches", _scatter)
-choose = cast("Callable[[Floats, int, int, Floats, NDArray[np.uint32], int], None]", _choose)
+choose = cast("Callable[[Floats, int, int, Floats, Places, int], None]", _choose)
+strongest = cast(
+    "Callable[[Floats, int, int, int, Indices, Floats, Floats, int, Floats, Places, int], None]", _strongest
+)
