@@ -163,7 +163,10 @@ class Passing:
         best, goal, since = state, 0.0, 0
         for iteration in range(1, self.iterations + 1):
             after = self.step(state)
-            still = np.abs(after.expected - state.expected).max() < STILL
+            # A column that has just changed is not sure yet: a start from the truth needs one step more.
+            still = np.abs(after.expected - state.expected).max() < STILL and np.array_equal(
+                after.columns, state.columns
+            )
             state, found = after, self.found(after)
             if still or found > self.open_.sum() - SETTLED:
                 return state

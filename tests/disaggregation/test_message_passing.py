@@ -202,6 +202,18 @@ def test_who_is_left_is_expected_where_cohorts_are_not_complete():
     np.testing.assert_array_equal(unsized.left_over(P.astype(float), left), unsized.prior[:, left])
 
 
+def test_a_column_that_is_put_right_becomes_sure_though_nothing_else_moves():
+    problem, P = drifting(7, drift=0.0, noise_sd=0.3)
+    everyone = np.ones(P.shape[1], dtype=np.bool_)
+    passing = Passing(problem, everyone, iterations=60, damping=0.5)
+    settled = passing.run(passing.start(2.0))
+    assert (settled.columns.T == P).all()
+    columns = settled.columns.copy()
+    columns[5] = 1 - columns[5]
+    again = passing.run(replace(settled, expected=P.astype(np.float64), columns=columns))
+    assert (again.columns.T == P).all() and (again.confidence > 0.9).all()
+
+
 def test_what_noise_drowns_is_unresolved_with_the_reason():
     problem, _ = drifting(8, drift=0.0, noise_sd=30.0, dim=500)
     recovery = disaggregate(problem, MessagePassing(repairs=0), rng=np.random.default_rng(0))
