@@ -63,7 +63,7 @@ def _curves(outcome: Outcome) -> Figure:
     across, grid = outcome.across, outcome.grid()
     for number, side in enumerate(outcome.down):
         cells = [(x, grid[side, x]) for x in across if (side, x) in grid]
-        label = ", ".join(f"{key} = {value}" for key, value in side) or "ours"
+        label = ", ".join(f"{key.rpartition('.')[2]} = {value}" for key, value in side) or "ours"
         run = [(x, cell.ours) for x, cell in cells if cell.ours is not None]
         if not run:
             continue
@@ -76,8 +76,11 @@ def _curves(outcome: Outcome) -> Figure:
             panel.plot(*zip(*line, strict=True), dash, color=f"C{number}", lw=1, label=limit)
     panel.set(xlabel=outcome.experiment.file.across, ylabel=outcome.experiment.file.measure.label)
     panel.grid(alpha=0.3)
-    if panel.get_legend_handles_labels()[0]:
-        panel.legend(fontsize=8)
+    handles, _ = panel.get_legend_handles_labels()
+    if handles:
+        # Below, and not on the curves: names are long, and there is one for every line.
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+        figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(handles) // 2))
     return figure
 
 
