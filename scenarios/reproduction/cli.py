@@ -42,7 +42,8 @@ def reproduce(
     workers: Workers = None,
     fresh: Fresh = False,
     record: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE.md", help="Write down all that has been run.")
+        Path | None,
+        typer.Option("--record", metavar="FILE.md", help="Add all that has been run to a record."),
     ] = None,
 ) -> None:
     """Make the paper's tables and figures again, ours beside theirs; cells that are there are kept."""

@@ -48,7 +48,7 @@ def _read(file: TextIO) -> tuple[list[str], list[dict[str, str]]]:
     reader = csv.DictReader(file, strict=True)
     columns = list(reader.fieldnames or ())
     if FIRST_VALUE not in columns:
-        raise KeyError(FIRST_VALUE)
+        raise ValueError(f"it has no column {FIRST_VALUE}")
     return columns[: columns.index(FIRST_VALUE)], list(reader)
 
 

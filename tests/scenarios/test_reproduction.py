@@ -194,7 +194,7 @@ def test_a_record_keeps_what_is_not_compared_and_values_that_only_runs_tell_of(s
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("rounds,window\n12,4\n", "not a table that a record left: 'paper'"),
+        ("rounds,window\n12,4\n", "not a table that a record left: it has no column paper"),
         ("rounds,window,paper,seeds\n12,4,0.5,many\n", "not a table that a record left: .*'many'"),
         ("window,paper,seeds\n4,0.5,2\n", "cells by window, expected by rounds, window: move it away"),
     ],
