@@ -82,23 +82,53 @@ class RunDirectory:
     def create(cls, path: Path, *, replace: bool) -> RunDirectory:
         """An empty run directory; one that holds a run already is replaced only when asked to."""
         directory = cls(path)
-        holds_run = directory.scenario.exists()
+        # Anybody's own scenario may be called scenario.toml, too.
+        holds_run = directory.scenario.exists() and directory.transcript.exists()
+        others = directory._others()
+        if not holds_run and others:
+            raise UserError(f"{path} exists and is not a run: choose another --out")
         if holds_run and not replace:
             if not directory.is_finished:
                 raise UserError(
                     f"{path} holds an interrupted run: add --resume to continue it, or --force to replace it"
                 )
             raise UserError(f"{path} already holds a run: choose another --out, or add --force to replace it")
-        if not holds_run and path.exists() and (not path.is_dir() or set(path.iterdir()) - leftovers(path)):
-            raise UserError(f"{path} exists and is not a run: choose another --out")
+        if holds_run and (strangers := others - directory._files()):
+            raise UserError(
+                f"--force: {path} holds {min(strangers).name} beside a run, which would be lost: "
+                "move it away, or choose another --out"
+            )
         try:
-            if holds_run:
-                shutil.rmtree(path)
             path.mkdir(parents=True, exist_ok=True)
             directory._check_writable()
+            for file in list(path.iterdir()):
+                if file.is_dir() and not file.is_symlink():
+                    shutil.rmtree(file)
+                else:
+                    file.unlink()
         except OSError as error:
             raise UserError(f"--out {path}: cannot be written to: {error.strerror}") from error
         return directory
+
+    def _files(self) -> set[Path]:
+        """All that a run leaves in its folder."""
+        return {
+            self.scenario,
+            self.transcript,
+            self.counts,
+            self.truth,
+            self.checkpoint,
+            self.recovery,
+            self.inference,
+            self.result,
+            self.report,
+        }
+
+    def _others(self) -> set[Path]:
+        """What is there already, but for what a killed process was about to write."""
+        if not self.path.exists():
+            return set()
+        return set(self.path.iterdir()) - leftovers(self.path) if self.path.is_dir() else {self.path}
 
     @classmethod
     def resume(cls, path: Path, scenario: str) -> RunDirectory:

@@ -136,6 +136,25 @@ def test_a_run_is_not_overwritten_by_accident(finished_run, tmp_path):
     assert (tmp_path / "notes.txt").exists()
 
 
+def test_force_deletes_nothing_but_a_run(finished_run, tmp_path):
+    """Also not in a folder with a file that is called as a run's is."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "scenario.toml").write_text("title = 'my own'")
+    with pytest.raises(UserError, match="is not a run"):
+        RunDirectory.create(mine, replace=True)
+    assert (mine / "scenario.toml").exists()
+    folder = tmp_path / "run"
+    shutil.copytree(finished_run.path, folder)
+    (folder / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"holds thesis\.txt beside a run"):
+        RunDirectory.create(folder, replace=True)
+    RunDirectory.open(folder, attacked=True)
+    (folder / "thesis.txt").unlink()
+    RunDirectory.create(folder, replace=True)
+    assert list(folder.iterdir()) == []
+
+
 def test_an_unfinished_run_is_named(tmp_path):
     with pytest.raises(UserError, match=r"not a finished run: scenario\.toml is missing"):
         RunDirectory.open(tmp_path)
