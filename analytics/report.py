@@ -96,7 +96,7 @@ class ParticipationReport:
         for client, *_ in table:
             position.setdefault(client, len(position))
         return cls(
-            clients=np.array(list(position)),
+            clients=_ids(position),
             client=np.array([position[client] for client, *_ in table], dtype=np.int64),
             start=np.array([start for _, start, _, _ in table], dtype=np.int64),
             stop=np.array([stop for _, _, stop, _ in table], dtype=np.int64),
@@ -151,6 +151,13 @@ class ParticipationReport:
         except ReportError as error:
             where = path if error.row is None else f"{path}, line {numbered[error.row][0]}"
             raise ReportError(f"{where}: {error}", error.row) from error
+
+
+def _ids(clients: Iterable[int | str]) -> NDArray[np.generic]:
+    """Ids as an array that gives each back as it is: NumPy would round whole numbers that are too large."""
+    ids = list(clients)
+    numbers = all(isinstance(client, int) and abs(client) < 2**63 for client in ids)
+    return np.array(ids if numbers else [str(client) for client in ids])
 
 
 def _parse(

@@ -41,6 +41,14 @@ def test_numbers_as_ids_stay_numbers(tmp_path):
     assert list(ParticipationReport.read_csv(tmp_path / "counts.csv").clients) == list(range(11))
 
 
+def test_numbers_too_large_for_numpy_stay_what_they_are(tmp_path):
+    """Flower's node ids are random 64-bit numbers, some of which fit into no signed one."""
+    ids = ["4873129873129873121", "12873129873129873127", "12873129873129873126", "7", "1" * 25]
+    file = tmp_path / "counts.csv"
+    file.write_text("client,start,stop,count\n" + "".join(f"{i},0,5,1\n" for i in ids))
+    assert ParticipationReport.read_csv(file).clients.tolist() == ids
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
