@@ -16,7 +16,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from analytics.report import ParticipationReport, windowed_counts
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
-from attacks.disaggregation.solvers import Auto, Projection, Solver
+from attacks.disaggregation.solvers import Auto, Solver
 from fedsim.progress import Progress, silent
 from fedsim.records import Transcript
 from fedsim.settings import Settings
@@ -26,11 +26,6 @@ from scenarios.scoring import score_disaggregation
 SPARE_ENTRIES = 32
 """Entries of an update beyond two per client. Without noise more of them change nothing; with hardly more
 than clients random updates are next to dependent, and rounding to single precision blurs the sums."""
-
-
-def quick(clients: int) -> Projection:
-    """For sums without noise: an attack that gives up early. A patient one needs somewhat fewer rounds."""
-    return Projection(prove=False, max_iterations=min(10_000, max(2_000, 160_000 // clients)))
 
 
 class Planted(Settings):

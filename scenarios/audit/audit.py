@@ -19,14 +19,12 @@ from analytics.release import Coarsening
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.recovery import Outcome
-from attacks.disaggregation.solvers import Auto
 from attacks.disaggregation.subspace import Subspace, find_subspace
 from attacks.reconciliation import reconciled
 from fedsim.files import write_json, write_text, written_whole
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
 from scenarios.audit.logs import Log
-from scenarios.planted import quick
 
 COARSER = (2, 4, 8)
 """How many windows are merged into one, in the changes that are tried."""
@@ -191,7 +189,9 @@ def audit(
         recovery=recovery,
         named=problem.counts is not None,
         doubted=_doubted(log.counts, problem.counts),
-        alternatives=_tried(problem, subspace, recovery, seed, trying) if alternatives else (),
+        alternatives=_tried(problem, subspace, recovery, solver=solver, seed=seed, progress=trying)
+        if alternatives
+        else (),
         sums_alone=_sums_alone(problem, subspace, seed) if missing else None,
     )
 
@@ -217,9 +217,19 @@ def _doubted(given: ParticipationReport | None, taken: ParticipationReport | Non
 
 
 def _tried(
-    problem: DisaggregationProblem, subspace: Subspace, found: Recovery, seed: int, progress: Progress
+    problem: DisaggregationProblem,
+    subspace: Subspace,
+    found: Recovery,
+    *,
+    solver: str,
+    seed: int,
+    progress: Progress,
 ) -> tuple[Alternative, ...]:
-    """The attack on the same log after each change; nothing to try if nothing was separated."""
+    """The same attack on the log after each change; nothing to try if nothing was separated.
+
+    A weaker one would take its own failure for protection. Only where a change takes the counts away is it
+    `auto`, because another solver may need them.
+    """
     if not (found.outcome != Outcome.UNRESOLVED).any():
         return ()
     changes = list(_changes(replace(problem, num_clients=subspace.num_clients)))
@@ -229,7 +239,7 @@ def _tried(
         same = changed.aggregates is problem.aggregates  # the space does not depend on the counts
         recovery = disaggregate(
             changed,
-            quick(subspace.num_clients) if subspace.exact and changed.counts is not None else Auto(),
+            solver if (changed.counts is None) == (problem.counts is None) else "auto",
             rng=stream(seed, Stage.ATTACK),
             subspace=subspace if same else None,
         )

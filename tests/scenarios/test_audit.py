@@ -78,6 +78,19 @@ def test_changes_are_tried_on_the_log_itself(log_files, tmp_path):
     assert audit(log, alternatives=False).alternatives == ()
 
 
+def test_changes_are_tried_with_the_audits_own_solver():
+    """A weaker one would take its own failure for protection."""
+    _, transcript, counts = Planted(clients=24, rounds=96, rate=0.2, window=8, seed=3).plant()
+    tried = audit(Log(transcript.aggregates, counts, None, None, {})).alternatives[-1]
+    assert tried.change.startswith("the first 24 of")
+    past = counts.stop <= 24
+    early = ParticipationReport(
+        counts.clients, counts.client[past], counts.start[past], counts.stop[past], counts.count[past]
+    )
+    alone = audit(Log(transcript.aggregates[:24], early, None, None, {}), num_clients=24, alternatives=False)
+    assert tried.separated == alone.separated > 0
+
+
 def test_without_counts_columns_have_no_names(log_files, tmp_path):
     found = audit(Log.read(tmp_path / "sums.npy"), alternatives=False)
     assert (found.num_clients, found.told_by) == (8, "spectrum")
