@@ -238,7 +238,9 @@ def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> Non
     ):
         typer.echo(f"{name:<14}{value:9.3f}   {note}")
     if found["singled_out_fraction"] != found["exact_fraction"]:
-        typer.echo(f"singled out   {found['singled_out_fraction']:9.3f}   others are known as groups only")
+        typer.echo(
+            f"singled out   {found['singled_out_fraction']:9.3f}   of the others no update, or only a group's"
+        )
     for reason, number in found["unresolved"].items():
         typer.echo(f"unresolved    {number:9d}   {reason}")
     _show_inference(result)

@@ -1,6 +1,6 @@
 """How good a recovery is, with the baselines without which no figure means anything.
 
-Only this module and `scenarios.inference` see both a recovery and the truth.
+Here and in `scenarios.inference` a recovery meets the truth, when the attack is over; reports draw both.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def score_disaggregation(
     """The `disaggregation` part of a result.
 
     `exact_fraction`: clients whose whole column is right; `exact_up_to_names`: true columns that were found,
-    for whichever client; `singled_out_fraction`: clients whose column is right and nobody else's, so that
-    their own update is known and not only a group's; `advantage`: exact fraction beyond what a guess from the
-    counts gives; `pseudonymous`: no counts, so no names, and columns were matched to clients by the truth;
-    `bit_accuracy`: entries of P that are right;
+    for whichever client; `singled_out_fraction`: resolved clients whose column is right and nobody else's, so
+    that their own update is known and not only a group's; `advantage`: exact fraction beyond what a guess
+    from the counts gives; `pseudonymous`: no counts, so no names, and columns were matched to clients by the
+    truth; `bit_accuracy`: entries of P that are right;
     `certified_fraction`: clients with the outcome `proved`; `update_cosine`: mean over the clients that
     took part of the cosine between recovered and true update, where no recovered update counts as 0.
     `update_variance`: how far updates are from their client's mean, see there;
     `outcomes` counts clients by outcome, and `unresolved` those without one by reason. `baselines` holds what
-    a guess from the counts alone would give, and the cosine of the mean aggregate (no attack) and of least
-    squares with the true P (a perfect attack).
+    a guess from the counts alone would give, how many clients a perfect attack can single out, and the cosine
+    of the mean aggregate (no attack) and of least squares with the true P (a perfect attack).
     """
     pseudonymous = len(counts.clients) == 0
     if pseudonymous:
@@ -52,11 +52,14 @@ def score_disaggregation(
     took_part: NDArray[np.bool_] = P.sum(axis=0) > 0
     right = recovery.participation == P
     exact = right.all(axis=0)
+    alone = _alone(P)
+    # An unresolved column is a guess: it may be right, but no update comes with it.
+    resolved = recovery.outcome != Outcome.UNRESOLVED
     guess = _Guess.best(_windows(counts, *P.shape), transcript.cohort_sizes.sum() / P.size)
     return {
         "exact_fraction": float(exact.mean()),
         "exact_up_to_names": _up_to_names(recovery.participation, P),
-        "singled_out_fraction": float((exact & _alone(P)).mean()),
+        "singled_out_fraction": float((exact & resolved & alone).mean()),
         "advantage": float(exact.mean()) - guess.columns,
         "pseudonymous": pseudonymous,
         "bit_accuracy": float(right.mean()),
@@ -71,6 +74,7 @@ def score_disaggregation(
         "baselines": {
             "counts_only_exact_fraction": guess.columns,
             "counts_only_bit_accuracy": guess.entries,
+            "oracle_singled_out_fraction": float(alone.mean()),
             "aggregate_update_cosine": _mean_cosine(_mean_update(transcript), true_updates, took_part),
             "oracle_update_cosine": _mean_cosine(_oracle_updates(transcript, P), true_updates, took_part),
         },
