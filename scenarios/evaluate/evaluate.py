@@ -242,12 +242,12 @@ def _stopped(outcome: Outcome, none: Outcome) -> str:
     if before.mean <= little:
         verdict = f"has nothing to stop: {_percent(before.mean)} of the clients are singled out without it"
     elif after.mean <= little:
-        verdict = f"stops the attack: {change}"
+        verdict = f"stops the attack: {change}" + _doubt(little - after.mean, after)
     elif after.mean >= before.mean - LITTLE:
         verdict = f"does not stop the attack: {change}"
+        verdict += _doubt(little - (before.mean - after.mean), before, after)
     else:
-        verdict = f"weakens the attack: {change}"
-        verdict += _unsettled(before, after)
+        verdict = f"weakens the attack: {change}" + _doubt(before.mean - after.mean, before, after)
     chance = outcome.mean(CHANCE) or 0.0
     if chance > LITTLE:
         verdict += f" (a guess from the counts gets {_percent(chance)} of the columns)"
@@ -259,7 +259,7 @@ def _costs(outcome: Outcome, none: Outcome) -> str:
     before, after = none.figures[ACCURACY], outcome.figures[ACCURACY]
     if abs(after.mean - before.mean) > LITTLE / 5:
         points = f"{100 * (after.mean - before.mean):+.1f} points of test accuracy"
-        costs.append(points + _unsettled(before, after))
+        costs.append(points + _doubt(abs(after.mean - before.mean), before, after))
     window, longer = none.mean(WINDOW), outcome.mean(WINDOW)
     if window is not None and longer is not None and longer > 1.05 * window:
         costs.append(f"a count for {longer:.3g} rounds instead of {window:.3g}")
@@ -277,10 +277,12 @@ def _costs(outcome: Outcome, none: Outcome) -> str:
     return "the price: " + (", ".join(costs) or "nothing that was measured")
 
 
-def _unsettled(before: Figure, after: Figure) -> str:
-    """A remark where the two intervals overlap."""
-    overlap = abs(after.mean - before.mean) <= (before.half_width or 0) + (after.half_width or 0)
-    return " (these seeds do not settle it)" if overlap else ""
+def _doubt(margin: float, *figures: Figure) -> str:
+    """A remark where a statement holds by a `margin` that the figures' intervals exceed, or have none."""
+    widths = [figure.half_width for figure in figures if figure.half_width is not None]
+    if len(widths) < len(figures):
+        return " (one seed does not settle it)"
+    return " (these seeds do not settle it)" if sum(widths) > margin else ""
 
 
 def _percent(fraction: float) -> str:

@@ -88,8 +88,21 @@ def test_sentences_say_what_the_figures_say():
     assert "counts that are off by 1.5 on average, +2.0 messages per round" in sentence(weak, none)
     unsure = outcome("x", leak=(0.5, 0.6), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
     assert "(these seeds do not settle it); the price: no counts to publish" in sentence(unsure, none)
+    hardly = outcome("x", leak=(0.03, 0.1), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
+    assert "stops the attack: 3 % of the clients are singled out instead of 100 % (these" in sentence(
+        hardly, none
+    )
+    maybe = outcome("x", leak=(0.97, 0.1), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
+    assert (
+        "does not stop the attack: 97 % of the clients are singled out instead of 100 % (these"
+        in sentence(maybe, none)
+    )
+    once = outcome("x", leak=(0.5, None), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
+    assert "instead of 100 % (one seed does not settle it)" in sentence(once, none)
     useless = outcome("x", leak=(1.0, 0.0), accuracy=(0.5, 0.0), error=(0.0, 0.0), messages=(5.0, 0.0))
-    assert "does not stop the attack" in sentence(useless, none)
+    assert "does not stop the attack: 100 % of the clients are singled out instead of 100 %; " in sentence(
+        useless, none
+    )
     assert "the price: nothing that was measured" in sentence(useless, none)
     assert "has nothing to stop" in sentence(none, stopped)
 
