@@ -246,6 +246,14 @@ def test_figures_of_one_run_are_cells_beside_each_other():
     assert [(c.place["what"], c.ours, c.paper) for c in cells] == [("sum", 5.0, 6.1), ("one", 30.0, None)]
 
 
+def test_a_value_that_does_not_occur_has_no_share():
+    shares = [{"counts.0": 0.9, "counts.1": 0.1}, {"counts.0": 0.8, "counts.1": 0.1, "counts.2": 0.1}]
+    cells = Histogram(figures="counts").cells([row(1.0, seed=i, **s) for i, s in enumerate(shares)], [])
+    assert [c.ours for c in cells] == pytest.approx([0.85, 0.1, 0.05])
+    (cell,) = Histogram(figures="counts").cells([row(None, **{"counts.0": None})], [])
+    assert cell.ours is None
+
+
 def test_a_value_of_the_paper_that_needs_no_attack_is_not_compared():
     figures = {"sum": "psnr.sum", "one": "psnr.one", "grey": "psnr.grey"}
     measure = Figures(figures=figures, paper={"sum": 6.1, "one": 25.0}, baseline="grey")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from fedsim.settings import Settings
-from scenarios.reproduction.measures.cell import Cell, Row, by_place, cell, mean_of
+from scenarios.reproduction.measures.cell import Cell, Row, by_place, cell, mean_of, was_run
 
 
 class Histogram(Settings):
@@ -31,7 +31,8 @@ class Histogram(Settings):
             cell(
                 {**dict(zip(keys, place, strict=True)), "count": int(name.removeprefix(prefix))},
                 same,
-                mean_of(same, name),
+                # A value that does not occur in a run has a share of 0 there.
+                mean_of([{name: row.get(name) or 0.0} for row in same if was_run(row)], name),
             )
             for place, same in by_place(rows, keys).items()
             for name in names
