@@ -102,10 +102,13 @@ class SweepDirectory:
         return RunDirectory(self.path / "trainings" / name)
 
     def done(self, point: Point, *, fresh: bool = False) -> bool:
-        """Whether the point's last file stands; a `fresh` one was made by the code that runs."""
+        """Whether the point's last file stands; a `fresh` one was made by the code that runs.
+
+        Whoever attacked the point with other settings since has made it another one.
+        """
         run = self.point(point)
         last = run.result if isinstance(point.settings, Planted) else run.report
-        return last.exists() and (not fresh or code_of(run.path) == this_code())
+        return last.exists() and point.is_of(run.scenario) and (not fresh or code_of(run.path) == this_code())
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,14 @@ class Point:
         """Twelve characters that stand for the settings."""
         return _digest(self.settings.model_dump(mode="json", exclude={"title"}))
 
+    def is_of(self, file: Path) -> bool:
+        """Whether a scenario file in a run's folder has these settings, its title aside."""
+        try:
+            settings = checked(type(self.settings), read_toml(file), file)
+        except UserError:
+            return False  # damaged, or of a version with other keys
+        return Point(self.values, settings).name == self.name
+
     @cached_property
     def training(self) -> str | None:
         """Twelve characters that stand for all that decides the transcript."""

@@ -168,6 +168,19 @@ def test_an_interrupted_sweep_goes_on_and_ends_the_same(finished, tmp_path, monk
         assert recoveries[0] == recoveries[1]
 
 
+def test_a_point_that_was_attacked_with_other_settings_is_run_again(finished, tmp_path):
+    """It would stand in the table under settings that it was not made with."""
+    shutil.copytree(finished.directory.path, tmp_path / "out", symlinks=True)
+    directory, (first, *rest) = SweepDirectory.open(tmp_path / "out"), finished.sweep.points
+    run = directory.point(first)
+    other = load_scenario(run.scenario, ["attack.solver=highs"])
+    scenarios.runner.attack_run(other, run, scenarios.runner.honest_part(run))
+    assert not directory.done(first)
+    assert all(map(directory.done, rest))
+    run_sweep(finished.sweep, directory)
+    assert run.recovery.read_bytes() == finished.directory.point(first).recovery.read_bytes()
+
+
 def test_a_point_that_fails_is_a_row_with_its_reason_and_is_tried_again(plan, tmp_path, monkeypatch):
     sweep, directory = plan(PLANTED), SweepDirectory.open(tmp_path / "out")
     run = Planted.run
