@@ -55,6 +55,11 @@ def client_number(context: Context) -> int:
     return int(context.node_config["partition-id"])
 
 
+def cohort_size(reply: Message) -> int:
+    """How many updates a summed reply holds."""
+    return int(metrics_in(reply.content, "metrics")[COHORT_SIZE])  # type: ignore[arg-type]
+
+
 def metrics_in(records: RecordDict, key: str) -> MetricRecord:
     """The metrics under a key. Flower's own `metric_records` copies all of them to hand out one."""
     record = records[key]

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from fedsim.flower import COHORT_SIZE, WEIGHT, parameters_of, record_vector, vector_record
+from fedsim.flower import WEIGHT, cohort_size, metrics_in, parameters_of, record_vector, vector_record
 from fedsim.wrapper import StrategyWrapper
 
 
@@ -43,13 +43,13 @@ class MeanFromSum(StrategyWrapper):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Turn the sum into the cohort's mean model; a round without a cohort teaches nothing."""
         (reply,) = replies
-        metrics = reply.content.metric_records["metrics"]
-        cohort_size = int(metrics[COHORT_SIZE])  # type: ignore[arg-type]
-        if cohort_size == 0:
+        clients = cohort_size(reply)
+        if clients == 0:
             return None, None
-        mean_model = parameters_of(self._sent) + record_vector(reply) / np.float32(cohort_size)
+        mean_model = parameters_of(self._sent) + record_vector(reply) / np.float32(clients)
+        weight = metrics_in(reply.content, "metrics")[WEIGHT]
         reply.content = RecordDict(
-            {"arrays": vector_record(mean_model), "metrics": MetricRecord({WEIGHT: metrics[WEIGHT]})}
+            {"arrays": vector_record(mean_model), "metrics": MetricRecord({WEIGHT: weight})}
         )
         return self.inner.aggregate_train(server_round, [reply])
 

@@ -7,15 +7,15 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import tomli_w
-from pydantic import Field, NonNegativeInt, ValidationError
+from pydantic import NonNegativeInt, ValidationError
 
 from analytics.settings import AnalyticsSettings
 from attacks.settings import AttackSettings
 from fedsim.data import DataSource
-from fedsim.defences import AnyDefence
+from fedsim.defences import Defences
 from fedsim.errors import UserError
 from fedsim.federation import ClientSettings, FederationSettings
 from fedsim.models import Lenet, Model
@@ -38,7 +38,7 @@ class Scenario(Settings):
     model: Model = Lenet()
     clients: ClientSettings = ClientSettings()
     federation: FederationSettings
-    defences: Annotated[tuple[AnyDefence, ...], Field(strict=False)] = ()
+    defences: Defences = ()
     analytics: AnalyticsSettings = AnalyticsSettings()
     attack: AttackSettings = AttackSettings()
 
@@ -148,6 +148,8 @@ def _mistake(error: ValidationError, content: Mapping[str, Any]) -> str:
             key, value = [*key, context["key"]], ""
         case "missing":
             value, message = "", "missing"
+        case "order":
+            value = ""  # of a whole list it is the names that matter, and the message has them
         case "union_tag_invalid":
             key, value, message = (
                 [*key, "name"],

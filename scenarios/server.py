@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 def defended_server(world: World) -> Strategy:
     """What a server does with sums, with the defences that it applies itself."""
-    scenario, cohort_size = world.scenario, float(world.schedule.sum(axis=1).mean())
+    scenario = world.scenario
     server = server_strategy(scenario.federation.server_model)
     for place, defence in enumerate(scenario.defences):
-        server = defence.on_server(server, cohort_size=cohort_size, seed=scenario.seed, place=place)
+        server = defence.on_server(server, seed=scenario.seed, place=place)
     return server
 
 

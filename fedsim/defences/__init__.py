@@ -6,10 +6,12 @@ add it to the union below. Defences by the choice of cohorts are ways to take pa
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from fedsim.defences.central_dp import CentralDp
 from fedsim.defences.clipping import Clipping
+from fedsim.defences.defence import Defence
 from fedsim.defences.local_dp import LocalDp
 from fedsim.defences.noise import Noise
 from fedsim.defences.quantisation import Quantisation
@@ -20,4 +22,20 @@ AnyDefence = Annotated[
     Clipping | Noise | LocalDp | TopK | Quantisation | CentralDp, Field(discriminator="name"), BY_NAME
 ]
 
-__all__ = ["AnyDefence", "CentralDp", "Clipping", "LocalDp", "Noise", "Quantisation", "TopK"]
+
+def _in_order(defences: tuple[Defence, ...]) -> tuple[Defence, ...]:
+    bound = None
+    for defence in defences:
+        if defence.lengthens and bound is not None:
+            # One update would add more to a sum than its noise was made for: ε would not hold.
+            raise PydanticCustomError(
+                "order", "expected {a} before {b}", {"a": defence.name, "b": bound.name}
+            )
+        bound = bound or (defence if defence.counts_on_length else None)
+    return defences
+
+
+Defences = Annotated[tuple[AnyDefence, ...], Field(strict=False), AfterValidator(_in_order)]
+"""All of a scenario, in the order in which they meet an update."""
+
+__all__ = ["AnyDefence", "CentralDp", "Clipping", "Defences", "LocalDp", "Noise", "Quantisation", "TopK"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ class CentralDp(UpdateDefence):
     """
 
     name: Literal["central_dp"] = "central_dp"
+    counts_on_length: ClassVar[bool] = True
     norm: PositiveFloat
     """Updates are clipped to it, which is then the most that one of them adds to a sum."""
     noise_multiplier: PositiveFloat
@@ -42,7 +43,7 @@ class CentralDp(UpdateDefence):
         sd = np.float32(self.noise_multiplier * self.norm)
         return total + sd * rng.standard_normal(len(total), dtype=np.float32)
 
-    def on_server(self, strategy: Strategy, *, cohort_size: float, seed: int, place: int) -> Strategy:
+    def on_server(self, strategy: Strategy, *, seed: int, place: int) -> Strategy:
         """Flower's wrapper around the server's strategy, where the noise goes on the model."""
         if self.noise_on != "model":
             return strategy
@@ -52,13 +53,16 @@ class CentralDp(UpdateDefence):
             strategy,
             noise_multiplier=self.noise_multiplier,
             norm=self.norm,
-            cohort_size=max(1, round(cohort_size)),
             seed=seed,
             place=place,
         )
 
     def statement(self, most_rounds: int) -> dict[str, Any]:
-        """Also ε of all sums (or models) together at `delta`, for the client with the most rounds."""
+        """Also ε of all sums (or models) together at `delta`, for the client with the most rounds.
+
+        Cohort sizes are no secret, so that two worlds differ in a client's updates, against zeros in their
+        place, and not in who takes part.
+        """
         from fedsim.defences.accounting import gaussian_epsilon
 
         return {
@@ -66,6 +70,7 @@ class CentralDp(UpdateDefence):
             "protects_from": "the server"
             if self.noise_on == "sum"
             else "those who see models, not the server",
+            "hides": "a client's updates, against zeros in their place",
             "epsilon_per_round": gaussian_epsilon(self.noise_multiplier, 1, self.delta),
             "epsilon_in_all": gaussian_epsilon(self.noise_multiplier, most_rounds, self.delta),
             "releases": most_rounds,

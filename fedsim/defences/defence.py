@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedsim.seeds import Stage, stream
 from fedsim.settings import Settings
@@ -24,6 +24,10 @@ class Defence(Settings):
     """
 
     name: str
+    lengthens: ClassVar[bool] = False
+    """Whether an update may leave longer than it came."""
+    counts_on_length: ClassVar[bool] = False
+    """Whether what it promises rests on updates that nobody lengthens after it."""
 
     def device_mods(self, seed: int, place: int) -> list[Mod]:
         """Client mods that change what a device sends."""
@@ -33,8 +37,8 @@ class Defence(Settings):
         """The sum (dim,) that the trusted aggregation hands to the server."""
         return total
 
-    def on_server(self, strategy: Strategy, *, cohort_size: float, seed: int, place: int) -> Strategy:
-        """The server's own strategy, which has the sum already; `cohort_size` is the mean one."""
+    def on_server(self, strategy: Strategy, *, seed: int, place: int) -> Strategy:
+        """The server's own strategy, which has the sum already."""
         return strategy
 
     def statement(self, most_rounds: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import log, sqrt
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
 
@@ -21,6 +21,7 @@ class LocalDp(Defence):
     """
 
     name: Literal["local_dp"] = "local_dp"
+    lengthens: ClassVar[bool] = True
     norm: PositiveFloat
     """Updates are clipped to it, so two of them differ by at most twice as much."""
     epsilon: PositiveFloat
@@ -45,6 +46,7 @@ class LocalDp(Defence):
 
         return {
             **super().statement(most_rounds),
+            "hides": "a client's updates, against any others in their place",
             "noise_sd": 2 * self.norm * self.noise_multiplier,
             "epsilon_per_round": gaussian_epsilon(self.noise_multiplier, 1, self.delta),
             "epsilon_in_all": gaussian_epsilon(self.noise_multiplier, most_rounds, self.delta),

@@ -8,6 +8,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, Strategy
 
 from fedsim.defences.flower_mods import global_generator
+from fedsim.flower import cohort_size
 from fedsim.seeds import Stage, stream
 
 
@@ -20,16 +21,18 @@ class NoisyModel(DifferentialPrivacyClientSideFixedClipping):
         *,
         noise_multiplier: float,
         norm: float,
-        cohort_size: int,
         seed: int,
         place: int,
     ) -> None:
-        super().__init__(strategy, noise_multiplier, norm, cohort_size)
+        super().__init__(strategy, noise_multiplier, norm, num_sampled_clients=1)
         self._seed, self._place = seed, place
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The next model, with noise that depends on the seed, the defence's place and the round alone."""
+        replies = list(replies)
+        # One client moves a mean by no more than the norm over the number of its round's clients.
+        self.num_sampled_clients = max(1, *(cohort_size(reply) for reply in replies))
         with global_generator(stream(self._seed, Stage.DEFENCE, self._place, server_round - 1)):
             return super().aggregate_train(server_round, replies)

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
+from fedsim.aggregation import CohortGrid, cohort_reply
 from fedsim.defences import CentralDp, Clipping, LocalDp, Noise, Quantisation, TopK
 from fedsim.defences.accounting import gaussian_epsilon
 from fedsim.errors import UserError
-from fedsim.flower import WEIGHT, enter_local_task, record_vector, vector_record
+from fedsim.flower import WEIGHT, enter_local_task, parameters_of, record_vector, vector_record
 from fedsim.seeds import Stage, stream
+from fedsim.server import server_strategy
 from scenarios.scenario import load_scenario
 
 UPDATE = np.random.default_rng(0).normal(size=2000).astype(np.float32)
@@ -96,6 +98,20 @@ def test_noise_on_the_sum_or_not():
     assert np.linalg.norm(sent(on_model)) == pytest.approx(2, rel=1e-5)
 
 
+def test_noise_on_the_model_is_made_for_the_clients_of_its_round():
+    """One client moves a mean by the norm over their number, which is not the same in every round."""
+    enter_local_task()
+    defence, start = CentralDp(norm=2.0, noise_multiplier=0.5, noise_on="model"), vector_record(UPDATE)
+    for clients in (1, 4):
+        server = defence.on_server(server_strategy("updated"), seed=1, place=0)
+        (instruction,) = server.configure_train(1, start, ConfigRecord(), CohortGrid())
+        total = clients * UPDATE
+        model, _ = server.aggregate_train(
+            1, [cohort_reply(instruction, total, weight=1.0, cohort_size=clients)]
+        )
+        assert (parameters_of(model) - 2 * UPDATE).std() == pytest.approx(1.0 / clients, rel=0.1)
+
+
 def test_epsilon_grows_with_releases_and_falls_with_noise():
     """The accountant is Flower's; a single release lies below the textbook bound √(2 ln(1.25/δ)) / z."""
     assert 0 < gaussian_epsilon(5.0, 1, 1e-5) < np.sqrt(2 * np.log(1.25e5)) / 5
@@ -123,6 +139,10 @@ def test_epsilon_grows_with_releases_and_falls_with_noise():
         (
             "defences=[{ name = 'central_dp', norm = 1, noise_multiplier = 1, noise_on = 'moon' }]",
             "defences.0.noise_on is 'moon': expected 'sum' or 'model'",
+        ),
+        (
+            "defences=[{ name = 'central_dp', norm = 1, noise_multiplier = 1 }, { name = 'noise', sd = 1 }]",
+            "defences: expected noise before central_dp",
         ),
         ("defences=clipping", "defences is 'clipping': expected a valid tuple"),
         (
