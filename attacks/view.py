@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.report import ParticipationReport
+from fedsim.files import reading
 from fedsim.records import Transcript
 
 
@@ -19,4 +20,6 @@ class AttackerView:
     @classmethod
     def load(cls, transcript: Path, counts: Path) -> AttackerView:
         """From the two places of a run directory that a server has: its transcript, and the counts."""
-        return cls(Transcript.load(transcript), ParticipationReport.read_csv(counts))
+        sums = Transcript.load(transcript)
+        with reading(counts, "the counts of a run"):
+            return cls(sums, ParticipationReport.read_csv(counts, rounds=len(sums.aggregates)))

@@ -22,7 +22,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from fedsim.files import written_whole
+from fedsim.files import reading, written_whole
 from fedsim.flower import records_from_bytes, records_to_bytes
 
 _SERVER = "server"
@@ -75,22 +75,23 @@ class Checkpoint:
     @classmethod
     def load(cls, file: Path) -> Self:
         """The state as `save` left it."""
-        with zipfile.ZipFile(file) as archive:
-            records = {name: records_from_bytes(archive.read(name)) for name in archive.namelist()}
-        server = records.pop(_SERVER)
-        arrays, progress = server.array_records["arrays"], server.metric_records["progress"]
-        return cls(
-            rounds=int(progress["rounds"]),  # type: ignore[arg-type]
-            seconds=float(progress["seconds"]),  # type: ignore[arg-type]
-            model=arrays["model"].numpy(),
-            participation=arrays["participation"].numpy(),
-            answers=[
-                (int(client), int(start), int(stop), None if math.isnan(count) else int(count))
-                for client, start, stop, count in arrays["answers"].numpy().tolist()
-            ],
-            devices={int(node): state for node, state in records.items()},
-            data=str(server.config_records["data"]["fingerprint"]),
-        )
+        with reading(file, "a checkpoint"):
+            with zipfile.ZipFile(file) as archive:
+                records = {name: records_from_bytes(archive.read(name)) for name in archive.namelist()}
+            server = records.pop(_SERVER)
+            arrays, progress = server.array_records["arrays"], server.metric_records["progress"]
+            return cls(
+                rounds=int(progress["rounds"]),  # type: ignore[arg-type]
+                seconds=float(progress["seconds"]),  # type: ignore[arg-type]
+                model=arrays["model"].numpy(),
+                participation=arrays["participation"].numpy(),
+                answers=[
+                    (int(client), int(start), int(stop), None if math.isnan(count) else int(count))
+                    for client, start, stop, count in arrays["answers"].numpy().tolist()
+                ],
+                devices={int(node): state for node, state in records.items()},
+                data=str(server.config_records["data"]["fingerprint"]),
+            )
 
 
 class Pace:

@@ -1,10 +1,15 @@
-"""Files are written whole or not at all: beside their place first, then renamed into it."""
+"""Files are written whole or not at all: beside their place first, then renamed into it.
+
+What stands in a file that is read may still be anything: it becomes what it should be, or a line about it.
+"""
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.errors import UserError
+
 _SUFFIX = ".fedsim-part"
+_WRONG_CONTENT = (OSError, ValueError, TypeError, EOFError, csv.Error, zipfile.BadZipFile)
 
 
 @contextmanager
@@ -24,6 +32,19 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """A block that makes `what` of a file's content, and nothing else: what fails there is the content."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: not {what}: {error.filename} is missing") from error
+    except KeyError as error:
+        raise UserError(f"{path}: not {what}: {error.args[0]} is missing") from error
+    except _WRONG_CONTENT as error:
+        raise UserError(f"{path}: not {what}: {' '.join(str(error).split())}") from error
 
 
 def leftovers(folder: Path) -> set[Path]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsim.errors import UserError
-from fedsim.files import npy_header, write_json
+from fedsim.files import npy_header, reading, write_json
 
 _HEADER = ("round", "cohort_size", "weight")
 _LAYERS = "layers.json"
@@ -47,25 +47,22 @@ class Transcript:
     @classmethod
     def load(cls, folder: Path) -> Transcript:
         """A finished transcript, as `TranscriptWriter` leaves it."""
-        try:
+        with reading(folder, "a finished transcript"):
             aggregates = np.load(folder / "aggregates.npy", mmap_mode="r", allow_pickle=False)
             with (folder / "rounds.csv").open(newline="", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
             layers = json.loads((folder / _LAYERS).read_text(encoding="utf-8"))["shapes"]
-        except FileNotFoundError as error:
-            raise UserError(f"{folder} holds no transcript: {error.filename} is missing") from error
-        except ValueError as error:
-            raise UserError(f"{folder}: not a finished transcript: {error}") from error
+            transcript = cls(
+                aggregates=aggregates,
+                cohort_sizes=np.array([int(row["cohort_size"]) for row in rows]),
+                weights=np.array([float(row["weight"]) for row in rows]),
+                layer_shapes=tuple(tuple(map(int, shape)) for shape in layers),
+            )
         if len(rows) != len(aggregates):
             raise UserError(
                 f"{folder}: {len(rows)} of {len(aggregates)} rounds are there; the run was interrupted"
             )
-        return cls(
-            aggregates=aggregates,
-            cohort_sizes=np.array([int(row["cohort_size"]) for row in rows]),
-            weights=np.array([float(row["weight"]) for row in rows]),
-            layer_shapes=tuple(tuple(shape) for shape in layers),
-        )
+        return transcript
 
 
 def rounds_recorded(folder: Path) -> int:

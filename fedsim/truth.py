@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.errors import UserError
-from fedsim.files import write_npy
+from fedsim.files import reading, write_npy
 
 if TYPE_CHECKING:
     from fedsim.diary import Diary
@@ -38,15 +37,11 @@ class Truth:
     @classmethod
     def load(cls, folder: Path) -> Truth:
         """The truth as `save` left it."""
-        try:
+        with reading(folder, "the truth of a run"):
             return cls(
                 participation=np.load(folder / "participation.npy", allow_pickle=False),
                 updates=np.load(folder / "updates.npy", mmap_mode="r", allow_pickle=False),
             )
-        except FileNotFoundError as error:
-            raise UserError(f"{folder} does not hold the truth: {error.filename} is missing") from error
-        except (ValueError, EOFError) as error:
-            raise UserError(f"{folder} does not hold the truth: {error}") from error
 
 
 class TruthRecorder:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from fedsim.errors import UserError
-from fedsim.files import leftovers
+from fedsim.files import leftovers, reading
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,12 @@ class RunDirectory:
     def scenario(self) -> Path:
         """Every setting, defaults written out."""
         return self.path / "scenario.toml"
+
+    @property
+    def settings(self) -> str:
+        """What stands in the scenario's file."""
+        with reading(self.scenario, "the scenario of a run"):
+            return self.scenario.read_text(encoding="utf-8")
 
     @property
     def transcript(self) -> Path:
@@ -136,8 +142,7 @@ class RunDirectory:
         directory = cls(path)
         if not directory.scenario.exists():
             return cls.create(path, replace=False)
-        begun = directory.scenario.read_text(encoding="utf-8")
-        for theirs, ours in zip_longest(begun.splitlines(), scenario.splitlines()):
+        for theirs, ours in zip_longest(directory.settings.splitlines(), scenario.splitlines()):
             if theirs != ours:
                 raise UserError(
                     f"--resume: {path} holds a run of another scenario, "

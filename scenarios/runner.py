@@ -10,7 +10,7 @@ from analytics.report import ParticipationReport
 from attacks.disaggregation import NotFiniteError, Recovery
 from attacks.view import AttackerView
 from fedsim.errors import UserError
-from fedsim.files import write_json, write_text
+from fedsim.files import reading, write_json, write_text
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
 from fedsim.truth import Truth
@@ -119,6 +119,9 @@ def attack_run(
             "updates cannot be compared with them: put those back, or run it anew"
         )
     view = AttackerView.load(directory.transcript, directory.counts)
+    strangers = set(view.counts.clients.tolist()) - set(range(scenario.federation.clients))
+    if strangers:
+        raise UserError(f"{directory.counts}: {min(map(str, strangers))} is no client of this run")
     before = cpu_seconds()
     try:
         recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
@@ -169,12 +172,10 @@ def honest_part(directory: RunDirectory) -> Result:
 
 def read_result(directory: RunDirectory) -> Result:
     """The saved figures of a run."""
-    try:
-        result: Result = json.loads(directory.result.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{directory.result}: not the result of a run: {error}") from error
+    with reading(directory.result, "the result of a run"):
+        result: dict[str, Any] = dict(json.loads(directory.result.read_text(encoding="utf-8")))
     for section in (*HONEST, "disaggregation"):
-        if section not in result:
+        if not isinstance(result.get(section), dict | list):
             raise UserError(f"{directory.result}: not the result of a run: {section} is missing")
     return result
 
@@ -184,7 +185,7 @@ def write_report(directory: RunDirectory) -> None:
     result = read_result(directory)
     page = render_report(
         findings=[Findings.load(directory, key) for key, rows in figures(result).items() if rows],
-        settings=directory.scenario.read_text(encoding="utf-8"),
+        settings=directory.settings,
         result=result,
         recovery=Recovery.load(directory.recovery),
         truth=Truth.load(directory.truth),

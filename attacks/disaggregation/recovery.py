@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.files import write_npz
+from fedsim.files import reading, write_npz
 
 UNKNOWN = np.uint8(255)
 """Stands in a participation column about which the solver has nothing to say at all."""
@@ -82,6 +82,7 @@ class Recovery:
     @classmethod
     def load(cls, path: Path, *, seconds: float = 0.0) -> Recovery:
         """A recovery as `save` left it."""
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        return cls(**{**arrays, "solver": str(arrays["solver"])}, seconds=seconds)
+        with reading(path, "a recovery"):
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            return cls(**{**arrays, "solver": str(arrays["solver"])}, seconds=seconds)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.inference import Kind
-from fedsim.files import write_npz
+from fedsim.files import reading, write_npz
 from scenarios.run_directory import RunDirectory
 
 COHORT = "cohort_"
@@ -58,13 +58,14 @@ class Findings:
     @classmethod
     def load(cls, directory: RunDirectory, key: str) -> Findings:
         """Findings as `save` left them."""
-        with np.load(directory.inference / f"{key}.npz", allow_pickle=False) as file:
-            guesses = {name: file[name] for name in file.files}
-        with np.load(directory.inference_truth / f"{key}.npz", allow_pickle=False) as file:
-            truth = {name: file[name] for name in file.files}
-        about = json.loads(str(guesses.pop("about")))
-        clients, resolved = guesses.pop("clients"), guesses.pop("resolved")
-        return cls(about["key"], about["kind"], clients, resolved, guesses, truth)
+        with reading(directory.inference, "the guesses of a run"):
+            with np.load(directory.inference / f"{key}.npz", allow_pickle=False) as file:
+                guesses = {name: file[name] for name in file.files}
+            with np.load(directory.inference_truth / f"{key}.npz", allow_pickle=False) as file:
+                truth = {name: file[name] for name in file.files}
+            about = json.loads(str(guesses.pop("about")))
+            clients, resolved = guesses.pop("clients"), guesses.pop("resolved")
+            return cls(about["key"], about["kind"], clients, resolved, guesses, truth)
 
 
 def in_columns(name: str, values: Mapping[str, float | None]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from typing import Any
 import tomli_w
 
 from fedsim.errors import RunFailedError, UserError
-from fedsim.files import write_json, write_text
+from fedsim.files import reading, write_json, write_text
 from fedsim.progress import Progress, silent
 from scenarios.cpu import cpu_seconds
 from scenarios.planted import Planted
@@ -165,15 +165,16 @@ def read_results(
 ) -> list[PointResult]:
     """What there is of every point, in the order of the sweep; nothing is run."""
     return [
-        PointResult(
-            point,
-            json.loads(directory.point(point).result.read_text(encoding="utf-8")),
-            code=code_of(directory.point(point).path),
-        )
+        PointResult(point, _figures(directory.point(point)), code=code_of(directory.point(point).path))
         if directory.done(point)
         else PointResult(point, None, reasons.get(point.name, ""))
         for point in sweep.points
     ]
+
+
+def _figures(run: RunDirectory) -> dict[str, Any]:
+    with reading(run.result, "the result of a run"):
+        return dict(json.loads(run.result.read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)

@@ -107,9 +107,17 @@ def test_a_run_that_failed_elsewhere_is_our_fault_and_one_line(fedsim, scenario_
     ("file", "content", "message"),
     [
         ("truth/participation.npy", None, "truth/participation.npy is missing"),
-        ("truth/updates.npy", b"", "truth does not hold the truth"),
+        ("truth/updates.npy", b"", "truth: not the truth of a run"),
         ("result.json", b"{", "result.json: not the result of a run"),
         ("result.json", b"{}", "result.json: not the result of a run: simulation is missing"),
+        ("result.json", b"null", "result.json: not the result of a run: 'NoneType' object is not iterable"),
+        (
+            "result.json",
+            b'{"simulation": null}',
+            "result.json: not the result of a run: simulation is missing",
+        ),
+        ("recovery.npz", b"PK", "recovery.npz: not a recovery"),
+        ("scenario.toml", b"\xff", "scenario.toml: not the scenario of a run: 'utf-8' codec can't decode"),
     ],
 )
 def test_what_is_wrong_with_the_files_of_a_run_is_named(fedsim, run_copy, file, content, message):
@@ -118,6 +126,35 @@ def test_what_is_wrong_with_the_files_of_a_run_is_named(fedsim, run_copy, file, 
     else:
         (run_copy / file).write_bytes(content)
     done = fedsim("report", run_copy)
+    assert (done.status, len(done.stderr.splitlines())) == (2, 1)
+    assert message in done.stderr
+
+
+HEADER = b"client,start,stop,count\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("counts.csv", b"", "counts.csv: not the counts of a run"),
+        ("counts.csv", b"\xff\x00", "counts.csv: not the counts of a run"),
+        ("counts.csv", HEADER + b"0,0,6,9\n", "counts.csv, line 2: client 0, rounds 0..5, count 9: more"),
+        ("counts.csv", HEADER + b"0,0,600,9\n", "there are only 24 rounds of sums"),
+        ("counts.csv", HEADER + b"77,0,6,1\n", "counts.csv: 77 is no client of this run"),
+        ("counts.csv", HEADER + b"Ada,0,6,1\n", "counts.csv: Ada is no client of this run"),
+        (
+            "transcript/rounds.csv",
+            b"round,cohort_size,weight\n0,many,1\n",
+            "not a finished transcript: invalid",
+        ),
+        ("transcript/rounds.csv", b"round\n0\n", "not a finished transcript: cohort_size is missing"),
+        ("transcript/layers.json", b"{}", "not a finished transcript: shapes is missing"),
+        ("transcript/aggregates.npy", b"", "not a finished transcript: "),
+    ],
+)
+def test_what_is_wrong_with_a_view_is_named(fedsim, run_copy, file, content, message):
+    (run_copy / file).write_bytes(content)
+    done = fedsim("attack", run_copy)
     assert (done.status, len(done.stderr.splitlines())) == (2, 1)
     assert message in done.stderr
 

@@ -153,6 +153,13 @@ def test_a_checkpoint_comes_back_as_it_was(scenario_file, tmp_path):
     np.testing.assert_array_equal(again.participation, saved.participation)
 
 
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    for content in (b"", b"PK"):
+        (tmp_path / "checkpoint.zip").write_bytes(content)
+        with pytest.raises(UserError, match=r"checkpoint\.zip: not a checkpoint"):
+            Checkpoint.load(tmp_path / "checkpoint.zip")
+
+
 def test_another_scenario_is_not_continued(scenario_file, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         go(scenario_file, tmp_path / "run", training=interrupt_at(3))
