@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import os
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +46,17 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise UserError(f"{path}: not {what}: {error.args[0]} is missing") from error
     except _WRONG_CONTENT as error:
         raise UserError(f"{path}: not {what}: {' '.join(str(error).split())}") from error
+
+
+def check_writable(folder: Path) -> None:
+    """An `OSError` if no file could be put there; the folder need not exist, and is not made.
+
+    One that exists may still refuse files: better to know before long work than after it.
+    """
+    while not folder.exists():
+        folder = folder.parent
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def leftovers(folder: Path) -> set[Path]:

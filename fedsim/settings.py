@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
+
+MOST = 2**31 - 1
+"""Of anything that can be counted."""
+LARGEST = 1e30
+"""Single precision has numbers up to 3e38, and products of settings have to be among them."""
 
 
 class Settings(BaseModel):
     """Frozen, strict about types and keys: a typo in a file is an error, never a default in disguise."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _within_reason(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse numbers that overflow where they are used; a seed may be any number."""
+        if isinstance(value, int) and abs(value) > MOST and info.field_name != "seed":
+            raise PydanticCustomError("too_large", "expected {most} at most", {"most": MOST})
+        if isinstance(value, float) and abs(value) > LARGEST:
+            raise PydanticCustomError("too_large", "expected {most} at most", {"most": f"{LARGEST:g}"})
+        return value
 
     @model_validator(mode="before")
     @classmethod

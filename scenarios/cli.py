@@ -285,6 +285,14 @@ def main() -> None:
         _fail(str(error), status=STATUS)
     except MemoryError as error:
         _fail(f"not enough memory: {error}", status=1)
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):
+            raise
+        _fail("not enough memory: " + str(error).rpartition("can't allocate memory: ")[-1], status=1)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        _fail(f"{error.filename:.40}…: {error.strerror}", status=2)
     except click.Abort:
         _fail("interrupted", status=STATUS)
     if status == STATUS:  # What typer makes of Ctrl-C.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 from fedsim.errors import UserError
-from fedsim.files import leftovers, reading
+from fedsim.files import check_writable, leftovers, reading
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,8 @@ class RunDirectory:
                 "move it away, or choose another --out"
             )
         try:
+            check_writable(path)
             path.mkdir(parents=True, exist_ok=True)
-            directory._check_writable()
             for file in list(path.iterdir()):
                 if file.is_dir() and not file.is_symlink():
                     shutil.rmtree(file)
@@ -149,17 +148,12 @@ class RunDirectory:
                     f"with the line {theirs or ''!r} instead of {ours or ''!r}"
                 )
         try:
-            directory._check_writable()
+            check_writable(path)
             for leftover in leftovers(path):
                 leftover.unlink()
         except OSError as error:
             raise UserError(f"--out {path}: cannot be written to: {error.strerror}") from error
         return directory
-
-    def _check_writable(self) -> None:
-        """A folder that exists may still refuse files; better to know before the training than after it."""
-        with tempfile.TemporaryFile(dir=self.path):
-            pass
 
     @classmethod
     def open(cls, path: Path, *, attacked: bool = False) -> RunDirectory:

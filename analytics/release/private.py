@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import PositiveFloat
+from pydantic import Field
 
 from analytics.release.policy import Policy, Statement
 from analytics.report import ParticipationReport
@@ -21,7 +21,7 @@ class Private(Policy):
     """
 
     name: Literal["private"] = "private"
-    epsilon: PositiveFloat
+    epsilon: Annotated[float, Field(ge=1e-6)]
     """Of one count: the unit that is hidden is one participation."""
     keeps_whole_counts: ClassVar[bool] = True
     wants_whole_counts: ClassVar[bool] = True

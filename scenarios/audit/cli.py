@@ -56,11 +56,16 @@ def audit(
         raise UserError(
             f"--solver {solver}: it needs counts; without them choose {' or '.join(WITHOUT_COUNTS)}"
         )
+    from fedsim.files import check_writable
     from scenarios.audit.audit import audit as audit_log
     from scenarios.audit.logs import Log
     from scenarios.audit.page import advice, conclusion, remarks
     from scenarios.console import progress_bars
 
+    try:
+        check_writable(out)
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
     log = Log.read(aggregates, counts, counts_sd=counts_sd, cohort_sizes=cohort_sizes, layers=layers)
     with progress_bars() as bar:
         found = audit_log(
@@ -72,10 +77,7 @@ def audit(
             solving=bar("solving"),
             trying=bar("trying"),
         )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
+    out.mkdir(parents=True, exist_ok=True)
     found.save(out)
     summary = found.summary()
     if as_json:

@@ -175,8 +175,8 @@ def _point(
     for key, value in values.items():
         put(content, key, value, said=f"{path}: vary: {key}")
     said = ", ".join(f"{key} = {shown(value)}" for key, value in values.items())
-    if kind is Scenario:
-        content["title"] = " · ".join(filter(None, (content.get("title"), said)))
+    if kind is Scenario and isinstance(title := content.get("title", ""), str):
+        content["title"] = " · ".join(filter(None, (title, said)))
     settings = checked(kind, content, f"{path}: {said}")
     every = settings.model_dump(mode="json")
     return Point({key: values[key] if key in values else _lookup(every, key) for key in keys}, settings)

@@ -168,6 +168,12 @@ def test_too_little_memory_is_one_line(fedsim, scenario_file, monkeypatch):
     assert (done.status, done.stderr) == (1, "fedsim: not enough memory: Unable to allocate 1 TiB\n")
 
 
+def test_what_torch_cannot_allocate_is_memory_too(fedsim, scenario_file):
+    done = fedsim("run", scenario_file, "--set", "model.hidden=1000000000")
+    assert (done.status, len(done.stderr.splitlines())) == (1, 1)
+    assert done.stderr.startswith("fedsim: not enough memory: you tried to allocate ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -177,6 +183,13 @@ def test_too_little_memory_is_one_line(fedsim, scenario_file, monkeypatch):
         (["--set", "data={ name = 'cifar10', path = 'gone.npz' }"], "data.path: there is no file gone.npz"),
         (["--set", "clients.dataset_size=1000"], "clients.dataset_size: 6 clients × 1000 images need 6000"),
         (["--set", "federation.participation={ name = 'cohort', size = 9 }"], "participation.size is 9"),
+        (["--set", "clients.lr=1e39"], "clients.lr is 1e+39: expected 1e+30 at most"),
+        (["--set", "model.hidden=100000000000"], "model.hidden is 100000000000: expected 2147483647 at most"),
+        (
+            ["--set", "analytics.release=[{ name = 'private', epsilon = 1e-20 }]"],
+            "epsilon is 1e-20: expected",
+        ),
+        (["--out", "x" * 300], "x…: File name too long"),
         (["--out", "small.toml"], "small.toml exists and is not a run"),
         (["--out", "small.toml/below"], "cannot be written to: Not a directory"),
     ],

@@ -59,8 +59,8 @@ def test_many_clients_are_scaled_and_it_is_said():
     assert "counting up to 10000 rounds only" in sparse.rests_on()
 
 
-def test_any_number_of_clients_can_be_counted():
-    found = forecast(Setting(clients=10**11, rate=1e-9))
+def test_the_clients_of_a_whole_planet_can_be_counted():
+    found = forecast(Setting(clients=2 * 10**9, rate=1e-9))
     assert (found.first, len(found.curve)) == (None, 20)
 
 
