@@ -52,7 +52,7 @@ def evaluate(
         typer.secho(outcome.name, bold=True)
         for key, heading in columns(outcomes).items():
             if key in outcome.figures:
-                typer.echo(f"  {heading:<20}{outcome.figures[key]}")
+                typer.echo(f"  {heading:<22}{outcome.figures[key]}")
         for result in outcome.results:
             if result.reason:
                 typer.echo(f"  failed: {result.reason}")
