@@ -29,8 +29,8 @@ S = TypeVar("S", bound=Settings)
 class Scenario(Settings):
     """The sections of a scenario file.
 
-    Two equal scenarios give the same run, byte for byte, but for the noise of `private` counts and for columns
-    that a solver with a time limit gives up on.
+    Two equal scenarios give the same run, byte for byte, but for the noise of `private` counts and for
+    columns that a solver with a time limit gives up on.
     """
 
     title: str
