@@ -26,7 +26,7 @@ AnyDefence = Annotated[
 def _in_order(defences: tuple[Defence, ...]) -> tuple[Defence, ...]:
     bound = None
     for defence in defences:
-        if defence.lengthens and bound is not None:
+        if bound is not None and not defence.never_lengthens:
             # One update would add more to a sum than its noise was made for: ε would not hold.
             raise PydanticCustomError(
                 "order", "expected {a} before {b}", {"a": defence.name, "b": bound.name}

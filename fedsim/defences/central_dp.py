@@ -24,6 +24,7 @@ class CentralDp(UpdateDefence):
     """
 
     name: Literal["central_dp"] = "central_dp"
+    never_lengthens: ClassVar[bool] = True
     counts_on_length: ClassVar[bool] = True
     norm: PositiveFloat
     """Updates are clipped to it, which is then the most that one of them adds to a sum."""

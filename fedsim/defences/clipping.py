@@ -1,6 +1,6 @@
 """Clipped updates."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ class Clipping(UpdateDefence):
     """An update longer than a norm is scaled down to it, by Flower's own flat clipping."""
 
     name: Literal["clipping"] = "clipping"
+    never_lengthens: ClassVar[bool] = True
     norm: PositiveFloat
 
     def on_update(self, update: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:

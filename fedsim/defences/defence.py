@@ -24,8 +24,8 @@ class Defence(Settings):
     """
 
     name: str
-    lengthens: ClassVar[bool] = False
-    """Whether an update may leave longer than it came."""
+    never_lengthens: ClassVar[bool] = False
+    """Whether no update leaves longer than it came."""
     counts_on_length: ClassVar[bool] = False
     """Whether what it promises rests on updates that nobody lengthens after it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import log, sqrt
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat
 
@@ -21,7 +21,6 @@ class LocalDp(Defence):
     """
 
     name: Literal["local_dp"] = "local_dp"
-    lengthens: ClassVar[bool] = True
     norm: PositiveFloat
     """Updates are clipped to it, so two of them differ by at most twice as much."""
     epsilon: PositiveFloat

@@ -1,6 +1,6 @@
 """Gaussian noise on updates."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ class Noise(UpdateDefence):
     """Every device adds fresh Gaussian noise to every entry of its update; no guarantee is stated."""
 
     name: Literal["noise"] = "noise"
-    lengthens: ClassVar[bool] = True
     sd: PositiveFloat
     """Standard deviation per entry."""
 

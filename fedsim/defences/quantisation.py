@@ -1,6 +1,6 @@
 """Coarse updates."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ class Quantisation(UpdateDefence):
     """
 
     name: Literal["quantisation"] = "quantisation"
-    lengthens: ClassVar[bool] = True
     bits: Annotated[int, Field(ge=1, le=16)]
     """The grid has 2^bits values, ends included."""
 

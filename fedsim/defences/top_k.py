@@ -1,6 +1,6 @@
 """Sparse updates."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ class TopK(UpdateDefence):
     """Only the largest entries of an update are sent, the others are zero; nothing is carried over."""
 
     name: Literal["top_k"] = "top_k"
+    never_lengthens: ClassVar[bool] = True
     fraction: Annotated[float, Field(gt=0, le=1)]
     """The part of the entries that is kept, at least one."""
 
