@@ -48,6 +48,15 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise UserError(f"{path}: not {what}: {' '.join(str(error).split())}") from error
 
 
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """A block that makes or fills what the user chose as `--out`: what fails there is the choice."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
+
+
 def check_writable(folder: Path) -> None:
     """An `OSError` if no file could be put there; the folder need not exist, and is not made.
 
@@ -73,6 +82,12 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write indented JSON whole; NaN is refused, because JSON has none."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The table that a JSON file holds, which is `what` it should be."""
+    with reading(path, what):
+        return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def write_npy(path: Path, array: np.ndarray[Any, Any]) -> None:

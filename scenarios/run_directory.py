@@ -8,7 +8,10 @@ from itertools import zip_longest
 from pathlib import Path
 
 from fedsim.errors import UserError
-from fedsim.files import check_writable, leftovers, reading
+from fedsim.files import check_writable, leftovers, reading, writing
+
+RESULT = "the result of a run"
+"""What `result.json` is called in messages."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,8 @@ class RunDirectory:
         directory = cls(path)
         # Anybody's own scenario may be called scenario.toml, too.
         holds_run = directory.scenario.exists() and directory.transcript.exists()
-        others = directory._others()
-        if not holds_run and others:
+        present = directory._present()
+        if not holds_run and present:
             raise UserError(f"{path} exists and is not a run: choose another --out")
         if holds_run and not replace:
             if not directory.is_finished:
@@ -98,12 +101,12 @@ class RunDirectory:
                     f"{path} holds an interrupted run: add --resume to continue it, or --force to replace it"
                 )
             raise UserError(f"{path} already holds a run: choose another --out, or add --force to replace it")
-        if holds_run and (strangers := others - directory._files()):
+        if holds_run and (strangers := present - directory._files()):
             raise UserError(
                 f"--force: {path} holds {min(strangers).name} beside a run, which would be lost: "
                 "move it away, or choose another --out"
             )
-        try:
+        with writing(path):
             check_writable(path)
             path.mkdir(parents=True, exist_ok=True)
             for file in list(path.iterdir()):
@@ -111,8 +114,6 @@ class RunDirectory:
                     shutil.rmtree(file)
                 else:
                     file.unlink()
-        except OSError as error:
-            raise UserError(f"--out {path}: cannot be written to: {error.strerror}") from error
         return directory
 
     def _files(self) -> set[Path]:
@@ -129,7 +130,7 @@ class RunDirectory:
             self.report,
         }
 
-    def _others(self) -> set[Path]:
+    def _present(self) -> set[Path]:
         """What is there already, but for what a killed process was about to write."""
         if not self.path.exists():
             return set()
@@ -147,12 +148,10 @@ class RunDirectory:
                     f"--resume: {path} holds a run of another scenario, "
                     f"with the line {theirs or ''!r} instead of {ours or ''!r}"
                 )
-        try:
+        with writing(path):
             check_writable(path)
             for leftover in leftovers(path):
                 leftover.unlink()
-        except OSError as error:
-            raise UserError(f"--out {path}: cannot be written to: {error.strerror}") from error
         return directory
 
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from analytics.report import ParticipationReport
 from attacks.disaggregation import NotFiniteError, Recovery
 from attacks.view import AttackerView
 from fedsim.errors import UserError
-from fedsim.files import reading, write_json, write_text
+from fedsim.files import read_json, write_json, write_text
 from fedsim.progress import Progress, silent
 from fedsim.seeds import Stage, stream
 from fedsim.truth import Truth
@@ -20,7 +19,7 @@ from scenarios.inference.figures import figures
 from scenarios.inference.findings import Findings
 from scenarios.inference.run import Bar, no_bar, run_inference
 from scenarios.report import render_report
-from scenarios.run_directory import RunDirectory
+from scenarios.run_directory import RESULT, RunDirectory
 from scenarios.scenario import Scenario
 from scenarios.scoring import named, score_disaggregation
 from scenarios.simulate import diverged, simulate, simulate_rounds
@@ -172,8 +171,7 @@ def honest_part(directory: RunDirectory) -> Result:
 
 def read_result(directory: RunDirectory) -> Result:
     """The saved figures of a run."""
-    with reading(directory.result, "the result of a run"):
-        result: dict[str, Any] = dict(json.loads(directory.result.read_text(encoding="utf-8")))
+    result = read_json(directory.result, RESULT)
     for section in (*HONEST, "disaggregation"):
         if not isinstance(result.get(section), dict | list):
             raise UserError(f"{directory.result}: not the result of a run: {section} is missing")

@@ -56,16 +56,14 @@ def audit(
         raise UserError(
             f"--solver {solver}: it needs counts; without them choose {' or '.join(WITHOUT_COUNTS)}"
         )
-    from fedsim.files import check_writable
+    from fedsim.files import check_writable, writing
     from scenarios.audit.audit import audit as audit_log
     from scenarios.audit.logs import Log
     from scenarios.audit.page import advice, conclusion, remarks
     from scenarios.console import progress_bars
 
-    try:
+    with writing(out):
         check_writable(out)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
     log = Log.read(aggregates, counts, counts_sd=counts_sd, cohort_sizes=cohort_sizes, layers=layers)
     with progress_bars() as bar:
         found = audit_log(

@@ -32,7 +32,7 @@ def forecast(
 ) -> None:
     """Forecast after how many rounds clients are exposed, and what changes would buy."""
     from fedsim.errors import UserError
-    from fedsim.files import write_text
+    from fedsim.files import write_text, writing
     from scenarios.console import progress_bars
     from scenarios.forecast.forecast import Setting, compared
     from scenarios.forecast.forecast import forecast as forecast_setting
@@ -57,10 +57,8 @@ def forecast(
 
     with progress_bars() as bar:
         found = {name: forecast_setting(setting, bar(name)) for name, setting in settings.items()}
-    try:
+    with writing(out):
         write_text(out, render_forecast(found))
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
     if as_json:
         typer.echo(json.dumps({name: curve.figures() for name, curve in found.items()}, indent=2))
         return

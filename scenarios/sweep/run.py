@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,11 +29,11 @@ from typing import Any
 import tomli_w
 
 from fedsim.errors import RunFailedError, UserError
-from fedsim.files import reading, write_json, write_text
+from fedsim.files import read_json, write_json, write_text, writing
 from fedsim.progress import Progress, silent
 from scenarios.cpu import cpu_seconds
 from scenarios.planted import Planted
-from scenarios.run_directory import RunDirectory
+from scenarios.run_directory import RESULT, RunDirectory
 from scenarios.scenario import Scenario
 from scenarios.sweep.code import add_code, code_of, this_code
 from scenarios.sweep.pool import InProcess, Pool
@@ -57,11 +56,9 @@ class SweepDirectory:
         is_sweep = directory.file.exists() or (path / "points").is_dir()
         if path.exists() and not is_sweep and (not path.is_dir() or any(path.iterdir())):
             raise UserError(f"{path} exists and is not a sweep: choose another --out")
-        try:
+        with writing(path):
             (path / "points").mkdir(parents=True, exist_ok=True)
             (path / "trainings").mkdir(exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out {path}: cannot be written to: {error.strerror}") from error
         return directory
 
     @contextmanager
@@ -165,16 +162,13 @@ def read_results(
 ) -> list[PointResult]:
     """What there is of every point, in the order of the sweep; nothing is run."""
     return [
-        PointResult(point, _figures(directory.point(point)), code=code_of(directory.point(point).path))
+        PointResult(
+            point, read_json(directory.point(point).result, RESULT), code=code_of(directory.point(point).path)
+        )
         if directory.done(point)
         else PointResult(point, None, reasons.get(point.name, ""))
         for point in sweep.points
     ]
-
-
-def _figures(run: RunDirectory) -> dict[str, Any]:
-    with reading(run.result, "the result of a run"):
-        return dict(json.loads(run.result.read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)
@@ -338,5 +332,5 @@ def run_point(settings: Scenario | Planted, folder: Path, training: str | None, 
     for file in (run.transcript, run.truth):
         file.symlink_to(shared / file.name)
     add_code(folder, *code_of(folder / shared).split(", "), code)
-    honest = json.loads((folder / shared / HONEST).read_text(encoding="utf-8"))
+    honest = read_json(folder / shared / HONEST, "the figures of a training")
     attack_run(settings, run, {**honest, "analytics": publish(settings, run)})

@@ -217,6 +217,7 @@ def test_malformed_files_are_named_in_one_line(fedsim, log_files, tmp_path, file
         (["--solver", "magic"], "--solver: 'magic', expected one of projection, "),
         (["--counts-sd", "nan"], "--counts-sd nan: expected a standard deviation"),
         (["--out", "."], ". exists: choose another --out"),
+        (["--out", "sums.npy/below"], "--out sums.npy/below: cannot be written to: Not a directory"),
         (["--cohort-sizes", "gone.csv"], "gone.csv: there is no such file"),
         (["--layers", "gone.json"], "gone.json: there is no such file"),
     ],
