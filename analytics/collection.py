@@ -13,7 +13,7 @@ from analytics.counters import enrolment, question
 from analytics.questions import Questions
 from analytics.report import ParticipationReport
 from fedsim.flower import metrics_in
-from fedsim.wrapper import StrategyWrapper
+from fedsim.server.wrapper import StrategyWrapper
 
 
 class CountCollector(StrategyWrapper):

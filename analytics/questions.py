@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedsim.seeds import Stage, stream
-from fedsim.settings import BY_NAME, Settings
+from fedsim.core.seeds import Stage, stream
+from fedsim.core.settings import BY_NAME, Settings
 
 
 class EqualWindows(Settings):

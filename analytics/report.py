@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedsim.files import written_whole
+from fedsim.core.files import written_whole
 
 HEADER = ("client", "start", "stop", "count")
 ERROR = "sd"

@@ -10,8 +10,8 @@ from pydantic_core import PydanticCustomError
 from analytics.questions import Collection, EqualWindows, Questions
 from analytics.release import Release, Statement
 from analytics.report import ParticipationReport
-from fedsim.seeds import Stage, stream
-from fedsim.settings import Settings
+from fedsim.core.seeds import Stage, stream
+from fedsim.core.settings import Settings
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 

@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedsim.flower import COHORT_SIZE, WEIGHT, record_vector
 from fedsim.records import TranscriptWriter
-from fedsim.wrapper import StrategyWrapper
+from fedsim.server.wrapper import StrategyWrapper
 
 
 class ObservingStrategy(StrategyWrapper):

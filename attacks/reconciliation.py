@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.report import ParticipationReport
-from attacks.disaggregation.losses import with_losses
-from attacks.disaggregation.windows import disjoint_table
+from attacks.disaggregation.counts.lost_updates import with_losses
+from attacks.disaggregation.counts.windows import disjoint_table
 
 
 def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> ParticipationReport:

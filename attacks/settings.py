@@ -9,11 +9,11 @@ from pydantic import Field, NonNegativeInt
 
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.solvers import Auto, Solver
-from attacks.inferences import Inference
+from attacks.inference import Inference
 from attacks.reconciliation import reconciled
 from attacks.view import AttackerView
-from fedsim.progress import Progress, silent
-from fedsim.settings import Settings
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import Settings
 
 
 class AttackSettings(Settings):

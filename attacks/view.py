@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.report import ParticipationReport
-from fedsim.files import reading
+from fedsim.core.files import reading
 from fedsim.records import Transcript
 
 

@@ -21,12 +21,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from fedsim.training import accuracy, as_input
-from scenarios.engine import Inline
-from scenarios.run_directory import RunDirectory
-from scenarios.scenario import find_scenario, load_scenario
-from scenarios.simulate import simulate
-from scenarios.world import World
+from fedsim.training.local_training import accuracy, as_input
+from scenarios.run.directory import RunDirectory
+from scenarios.run.engines import Inline
+from scenarios.run.scenario import find_scenario, load_scenario
+from scenarios.run.simulate import simulate
+from scenarios.run.world import World
 
 Curve = dict[int, float]
 """Round → test accuracy."""

@@ -189,7 +189,7 @@ def noise(args: argparse.Namespace) -> None:
 def fedavg(args: argparse.Namespace) -> None:
     """The transcripts of real training, each from its beginning up to so many rounds."""
     from fedsim.records import Transcript
-    from fedsim.truth import Truth
+    from fedsim.trusted.truth import Truth
 
     print(f"{'run':>12} {'rounds':>6} {'found':>5} {'sure':>5} {'of these wrong':>14} {'CPU s':>6}")
     for folder in args.runs:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from scenarios.run_directory import RunDirectory
-from scenarios.runner import attack_run, honest_part, publish, run_scenario
-from scenarios.scenario import find_scenario, load_scenario
-from scenarios.world import World
+from scenarios.run.directory import RunDirectory
+from scenarios.run.runner import attack_run, honest_part, publish, run_scenario
+from scenarios.run.scenario import find_scenario, load_scenario
+from scenarios.run.world import World
 
 SEEDS = (9001, 9002, 9003)
 LENET = ("model={ name = 'lenet' }", "clients.batch_size=16", "attack.inference=[]")

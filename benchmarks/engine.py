@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flwr.serverapp import ServerApp
 
-    from scenarios.world import World
+    from scenarios.run.world import World
 
 CLIENTS, COHORT, IMAGES, BATCH, LR = 100, 10, 64, 16, 0.01
 KINDS = ("plain", "inline", "one", "alone", "ray")
@@ -50,8 +50,8 @@ class Case:
 
     def world(self) -> World:
         """The federation."""
-        from scenarios.scenario import Scenario
-        from scenarios.world import World
+        from scenarios.run.scenario import Scenario
+        from scenarios.run.world import World
 
         content: dict[str, Any] = {
             "title": "Benchmark",
@@ -73,7 +73,7 @@ def plain_loop(case: Case) -> Iterator[None]:
     import torch
     from torch import nn
 
-    from fedsim.training import as_input
+    from fedsim.training.local_training import as_input
 
     torch.set_num_threads(1)
     world = case.world()
@@ -108,7 +108,7 @@ class Alone:
     def run(self, server_app: ServerApp, world: World) -> None:
         """Run a federation to its end."""
         from fedsim.engines.inline import run_inline
-        from scenarios.apps import client_app, trainer
+        from scenarios.run.apps import client_app, trainer
 
         run_inline(server_app, client_app(world, trainer(world)), clients=world.scenario.federation.clients)
 
@@ -129,9 +129,9 @@ def contestant(kind: str, case: Case) -> None:
         for number, _ in enumerate(plain_loop(case)):
             after_round(number + 1)
         return
-    from scenarios.engine import Engine, Inline
-    from scenarios.run_directory import RunDirectory
-    from scenarios.simulate import simulate
+    from scenarios.run.directory import RunDirectory
+    from scenarios.run.engines import Engine, Inline
+    from scenarios.run.simulate import simulate
 
     engine = {
         "inline": Inline(case.workers or None),

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from attacks.disaggregation import Recovery
-from fedsim.truth import Truth
+from fedsim.trusted.truth import Truth
 from scenarios.forecast.forecast import Setting, forecast
-from scenarios.run_directory import RunDirectory
-from scenarios.runner import run_scenario
-from scenarios.scenario import Scenario
-from scenarios.world import World
+from scenarios.run.directory import RunDirectory
+from scenarios.run.runner import run_scenario
+from scenarios.run.scenario import Scenario
+from scenarios.run.world import World
 
 SETTINGS = [(12, 0.3, 4), (16, 0.2, 8), (20, 0.3, 10), (24, 0.2, 8), (24, 0.1, 10), (32, 0.15, 16)]
 """Clients, rate, window."""

@@ -20,12 +20,12 @@ import numpy as np
 
 from attacks.disaggregation import DisaggregationProblem, disaggregate
 from attacks.view import AttackerView
-from fedsim.truth import Truth
-from scenarios.engine import Inline
-from scenarios.run_directory import RunDirectory
-from scenarios.runner import publish, train_run
-from scenarios.scenario import find_scenario, load_scenario
-from scenarios.world import World
+from fedsim.trusted.truth import Truth
+from scenarios.run.directory import RunDirectory
+from scenarios.run.engines import Inline
+from scenarios.run.runner import publish, train_run
+from scenarios.run.scenario import find_scenario, load_scenario
+from scenarios.run.world import World
 
 FIXED = ("clients.data_fraction=0.9", "clients.local_epochs=1")
 MOVING = (

@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedsim.engines.inline import InlineGrid
-from fedsim.failures import Failures
 from fedsim.federation import ClientSettings, FederationSettings
 from fedsim.flower import enter_local_task, vector_record
-from fedsim.masking import Masked
 from fedsim.models import Lenet
-from fedsim.rounds import Invitation
-from fedsim.schedule import Cohort
-from fedsim.summation import Aggregation, Ideal
-from scenarios.apps import client_app, trainer
-from scenarios.scenario import Scenario
-from scenarios.world import World
+from fedsim.trusted.failures import Failures
+from fedsim.trusted.masking import Masked
+from fedsim.trusted.rounds import Invitation
+from fedsim.trusted.schedule import Cohort
+from fedsim.trusted.summation import Aggregation, Ideal
+from scenarios.run.apps import client_app, trainer
+from scenarios.run.scenario import Scenario
+from scenarios.run.world import World
 
 KINDS: dict[str, tuple[Aggregation, Failures]] = {
     "ideal": (Ideal(), Failures()),

@@ -20,7 +20,7 @@ import numpy as np
 
 from attacks.disaggregation import DisaggregationProblem
 from attacks.disaggregation.solvers import Gurobi, Highs, Projection, Solver
-from attacks.disaggregation.subspace import Subspace, find_subspace
+from attacks.disaggregation.space.subspace import Subspace, find_subspace
 from benchmarks.disaggregation import Cell, plant, some_clients
 
 COLUMNS = ("clients", "rounds", "rate", "solver", "sample", "right", "seconds_per_client")

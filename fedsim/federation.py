@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import PositiveInt
 
-from fedsim.failures import Failures
-from fedsim.local_work import LocalWork
-from fedsim.schedule import Bernoulli, Participation
-from fedsim.settings import Settings
-from fedsim.summation import Aggregation, Ideal
+from fedsim.core.settings import Settings
+from fedsim.training.local_work import LocalWork
+from fedsim.trusted.failures import Failures
+from fedsim.trusted.schedule import Bernoulli, Participation
+from fedsim.trusted.summation import Aggregation, Ideal
 
 
 class ClientSettings(LocalWork):

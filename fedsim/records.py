@@ -16,8 +16,8 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.errors import UserError
-from fedsim.files import npy_header, reading, write_json
+from fedsim.core.errors import UserError
+from fedsim.core.files import npy_header, reading, write_json
 
 _HEADER = ("round", "cohort_size", "weight")
 _LAYERS = "layers.json"

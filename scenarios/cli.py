@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import click
 import typer
 
-from fedsim.errors import RunFailedError, UserError
+from fedsim.core.errors import RunFailedError, UserError
 from scenarios.audit.cli import audit
 from scenarios.data_cli import data
-from scenarios.engine import Engine
 from scenarios.evaluate.cli import evaluate
 from scenarios.forecast.cli import forecast
 from scenarios.interruptions import STATUS, StoppedError, this_command, told, unwound_by_sigterm
 from scenarios.reproduction.cli import reproduce
+from scenarios.run.engines import Engine
 from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each
 
 if TYPE_CHECKING:
-    from scenarios.run_directory import RunDirectory
-    from scenarios.world import World
+    from scenarios.run.directory import RunDirectory
+    from scenarios.run.world import World
 
 app = typer.Typer(
     help="Simulate federated learning, attack what its server sees, and measure what leaks.",
@@ -79,7 +79,7 @@ def run(
     runtime = engine.with_workers(workers)
     world, directory = _prepare(scenario, overrides, out, force=force, resume=resume)
     from scenarios.console import progress_bars
-    from scenarios.runner import read_result, run_scenario
+    from scenarios.run.runner import read_result, run_scenario
 
     if resume and directory.is_finished:
         typer.echo(f"fedsim: {directory.path} is complete", err=True)
@@ -112,7 +112,7 @@ def deploy(
     """
     world, directory = _prepare(scenario, overrides, out, force=force)
     from scenarios.console import progress_bars
-    from scenarios.deploy import deploy as deploy_scenario
+    from scenarios.run.deploy import deploy as deploy_scenario
 
     with unwound_by_sigterm(), progress_bars() as bar:
         result = deploy_scenario(world.scenario, directory, training=bar("training"))
@@ -129,15 +129,15 @@ def attack(
     as_json: Json = False,
 ) -> None:
     """Attack a saved transcript again, without training."""
-    from scenarios.scenario import load_scenario
+    from scenarios.run.scenario import load_scenario
 
     for override in overrides or ():
         if not override.startswith("attack."):
             raise UserError(f"--set {override}: only attack.* can change after the training")
 
     from scenarios.console import progress_bars
-    from scenarios.run_directory import RunDirectory
-    from scenarios.runner import attack_run, honest_part
+    from scenarios.run.directory import RunDirectory
+    from scenarios.run.runner import attack_run, honest_part
 
     directory = RunDirectory.open(run_dir)
     settings = load_scenario(directory.scenario, overrides or ())
@@ -151,8 +151,8 @@ def attack(
 @app.command()
 def report(run_dir: RunDir) -> None:
     """Draw the report of a saved run again."""
-    from scenarios.run_directory import RunDirectory
-    from scenarios.runner import write_report
+    from scenarios.run.directory import RunDirectory
+    from scenarios.run.runner import write_report
 
     directory = RunDirectory.open(run_dir, attacked=True)
     write_report(directory)
@@ -188,13 +188,13 @@ def _prepare(
     scenario: str, overrides: list[str] | None, out: Path | None, *, force: bool, resume: bool = False
 ) -> tuple[World, RunDirectory]:
     """Everything that can be wrong with the request is found here; the folder is made last."""
-    from scenarios.scenario import find_scenario, load_scenario
+    from scenarios.run.scenario import find_scenario, load_scenario
 
     file = find_scenario(scenario)
     settings = load_scenario(file, overrides or ())
 
-    from scenarios.run_directory import RunDirectory
-    from scenarios.world import World
+    from scenarios.run.directory import RunDirectory
+    from scenarios.run.world import World
 
     world, folder = World.prepare(settings), out or Path("runs") / file.stem
     if resume:
@@ -248,7 +248,7 @@ def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> Non
 
 
 def _show_inference(result: Mapping[str, Any]) -> None:
-    from scenarios.inference.figures import COLUMNS, figures
+    from scenarios.run.inference.figures import COLUMNS, figures
 
     found = figures(result)
     if found:

@@ -16,7 +16,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from fedsim.progress import Progress
+from fedsim.core.progress import Progress
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsim.errors import UserError
+from fedsim.core.errors import UserError
 from scenarios.interruptions import unwound_by_sigterm
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def _print(found: Mapping[str, str]) -> None:
 
 
 def _sources() -> dict[str, type[Source]]:
+    from fedsim.core.settings import members
     from fedsim.data import DataSource
-    from fedsim.settings import members
 
     return members(DataSource)
 

@@ -8,14 +8,14 @@ from typing import Any
 from analytics.questions import Collection
 from analytics.release import Release
 from attacks.disaggregation.solvers import Solver
-from attacks.inferences import Inference
+from attacks.inference import Inference
+from fedsim.core.settings import Settings, members
 from fedsim.data import DataSource, Partition
 from fedsim.defences import AnyDefence
 from fedsim.models import Model
-from fedsim.schedule import Participation
-from fedsim.settings import Settings, members
-from fedsim.summation import Aggregation
-from scenarios.scenario import LIBRARY, load_scenario, read_toml
+from fedsim.trusted.schedule import Participation
+from fedsim.trusted.summation import Aggregation
+from scenarios.run.scenario import LIBRARY, load_scenario, read_toml
 
 
 def inventory() -> dict[str, dict[str, str]]:

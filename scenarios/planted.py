@@ -17,11 +17,11 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from analytics.report import ParticipationReport, windowed_counts
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.solvers import Auto, Solver
-from fedsim.progress import Progress, silent
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import Settings
 from fedsim.records import Transcript
-from fedsim.settings import Settings
-from fedsim.truth import Truth
-from scenarios.scoring import score_disaggregation
+from fedsim.trusted.truth import Truth
+from scenarios.run.scoring import score_disaggregation
 
 SPARE_ENTRIES = 32
 """Entries of an update beyond two per client. Without noise more of them change nothing; with hardly more

@@ -39,10 +39,10 @@ def scenario_file(tmp_path):
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory):
     """A small run from training to report, made once for the whole suite; copy it before changing it."""
-    from scenarios.run_directory import RunDirectory
-    from scenarios.runner import run_scenario
-    from scenarios.scenario import load_scenario
-    from scenarios.world import World
+    from scenarios.run.directory import RunDirectory
+    from scenarios.run.runner import run_scenario
+    from scenarios.run.scenario import load_scenario
+    from scenarios.run.world import World
 
     folder = tmp_path_factory.mktemp("finished")
     file = folder / "small.toml"

@@ -15,7 +15,7 @@ from analytics.release.policy import Statement
 from analytics.release.private import Private
 from analytics.release.rounding import Rounding
 from analytics.release.threshold import Threshold
-from fedsim.settings import BY_NAME
+from fedsim.core.settings import BY_NAME
 
 Release = Annotated[
     Drop | Rounding | Threshold | Coarsening | Gaussian | Private, Field(discriminator="name"), BY_NAME

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from analytics.report import ParticipationReport
-from fedsim.settings import Settings
+from fedsim.core.settings import Settings
 
 Statement = dict[str, Any]
 """A policy's name and parameters, and what it promises: public, so the attacker knows it too."""

@@ -10,10 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 from attacks.disaggregation.problem import DisaggregationProblem, ProblemError
 from attacks.disaggregation.recovery import Outcome, Recovery
 from attacks.disaggregation.solvers import Solver
-from attacks.disaggregation.subspace import Subspace, find_subspace
+from attacks.disaggregation.space.subspace import Subspace, find_subspace
 from attacks.disaggregation.updates import least_squares
-from fedsim.progress import Progress, silent
-from fedsim.settings import members
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import members
 
 
 def disaggregate(

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from analytics.report import ParticipationReport
-from attacks.disaggregation.intervals import WindowsError
-from attacks.disaggregation.pages import let_go
-from attacks.disaggregation.windows import Windows
+from attacks.disaggregation.counts.intervals import WindowsError
+from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.space.mapped_memory import let_go
 
 ROWS_PER_CHECK = 256
 """Aggregates may be memory-mapped: finiteness is checked so many rounds at a time."""

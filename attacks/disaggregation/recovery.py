@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.files import reading, write_npz
+from fedsim.core.files import reading, write_npz
 
 UNKNOWN = np.uint8(255)
 """Stands in a participation column about which the solver has nothing to say at all."""

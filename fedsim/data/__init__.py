@@ -8,14 +8,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedsim.data.cifar10 import Cifar10
-from fedsim.data.cifar100 import Cifar100
-from fedsim.data.folder import Folder
-from fedsim.data.image_data import ImageData
-from fedsim.data.lfw import Lfw
+from fedsim.core.settings import BY_NAME
+from fedsim.data.images.cifar10 import Cifar10
+from fedsim.data.images.cifar100 import Cifar100
+from fedsim.data.images.folder import Folder
+from fedsim.data.images.image_data import ImageData
+from fedsim.data.images.lfw import Lfw
+from fedsim.data.images.synthetic import Synthetic
 from fedsim.data.partition import Dirichlet, Iid, Owned, Partition, Property
-from fedsim.data.synthetic import Synthetic
-from fedsim.settings import BY_NAME
 
 DataSource = Annotated[Synthetic | Cifar10 | Cifar100 | Lfw | Folder, Field(discriminator="name"), BY_NAME]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.errors import UserError
+from fedsim.core.errors import UserError
 
 
 def read_arrays(

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import UserError
-from fedsim.progress import Progress, silent
+from fedsim.core.errors import UserError
+from fedsim.core.progress import Progress, silent
 
 STALL_LIMIT_S = 30.0
 """A connection that gives nothing for this long is given up."""

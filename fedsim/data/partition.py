@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
-from fedsim.data.image_data import Attributes
-from fedsim.errors import UserError
-from fedsim.settings import BY_NAME, Settings
+from fedsim.core.errors import UserError
+from fedsim.core.settings import BY_NAME, Settings
+from fedsim.data.images.image_data import Attributes
 
 Owned = list[NDArray[np.int64]]
 """Per client, the positions of its training images; clients may own different numbers of them."""

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from fedsim.data.image_data import ImageData
-from fedsim.settings import Settings
+from fedsim.core.settings import Settings
+from fedsim.data.images.image_data import ImageData
 
 if TYPE_CHECKING:
     from fedsim.data.fetch import Fetching

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedsim.errors import UserError
-from fedsim.seeds import Stage, stream
+from fedsim.core.errors import UserError
+from fedsim.core.seeds import Stage, stream
 
 TestFraction = Annotated[float, Field(gt=0, lt=1)]
 """The part of the images that is set aside for testing, chosen by the scenario's seed."""

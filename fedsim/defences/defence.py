@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedsim.seeds import Stage, stream
-from fedsim.settings import Settings
+from fedsim.core.seeds import Stage, stream
+from fedsim.core.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,8 +13,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
+from fedsim.core.seeds import Stage, stream
 from fedsim.flower import PARAMETERS, client_number, record_vector, round_number, vector_record
-from fedsim.seeds import Stage, stream
 
 
 def for_updates(mod: Mod, seed: int, place: int) -> Mod:

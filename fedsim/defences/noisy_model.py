@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, Strategy
 
+from fedsim.core.seeds import Stage, stream
 from fedsim.defences.flower_mods import global_generator
 from fedsim.flower import cohort_size
-from fedsim.seeds import Stage, stream
 
 
 class NoisyModel(DifferentialPrivacyClientSideFixedClipping):

@@ -12,8 +12,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
-from fedsim.diary import settle
 from fedsim.flower import SERVER_NODE_ID, client_number, enter_local_task, record_vector, round_number
+from fedsim.trusted.diary import settle
 
 _FIRST_NODE_ID = 1000
 

@@ -29,7 +29,7 @@ from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
-from fedsim.errors import RunFailedError
+from fedsim.core.errors import RunFailedError
 
 _LOOPBACK = "127.0.0.1"
 _START_LIMIT_S = 120

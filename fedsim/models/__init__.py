@@ -4,12 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from fedsim.core.settings import BY_NAME
 from fedsim.models.cnn import Cnn
 from fedsim.models.custom import Custom
 from fedsim.models.lenet import Lenet
 from fedsim.models.mlp import Mlp
 from fedsim.models.resnet import Resnet
-from fedsim.settings import BY_NAME
 
 Model = Annotated[Lenet | Mlp | Cnn | Resnet | Custom, Field(discriminator="name"), BY_NAME]
 

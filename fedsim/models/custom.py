@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import field_validator
 from pydantic_core import PydanticCustomError
 
-from fedsim.errors import UserError
-from fedsim.settings import Settings
+from fedsim.core.errors import UserError
+from fedsim.core.settings import Settings
 
 if TYPE_CHECKING:
     from torch import nn

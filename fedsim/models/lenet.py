@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
 
-from fedsim.errors import UserError
-from fedsim.settings import Settings
+from fedsim.core.errors import UserError
+from fedsim.core.settings import Settings
 
 if TYPE_CHECKING:
     from torch import nn

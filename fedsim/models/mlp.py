@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
 
-from fedsim.settings import Settings
+from fedsim.core.settings import Settings
 
 if TYPE_CHECKING:
     from torch import nn

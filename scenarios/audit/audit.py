@@ -19,11 +19,11 @@ from analytics.release import Coarsening
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.recovery import Outcome
-from attacks.disaggregation.subspace import Subspace, find_subspace
+from attacks.disaggregation.space.subspace import Subspace, find_subspace
 from attacks.reconciliation import reconciled
-from fedsim.files import write_json, write_text, written_whole
-from fedsim.progress import Progress, silent
-from fedsim.seeds import Stage, stream
+from fedsim.core.files import write_json, write_text, written_whole
+from fedsim.core.progress import Progress, silent
+from fedsim.core.seeds import Stage, stream
 from scenarios.audit.logs import Log
 
 COARSER = (2, 4, 8)

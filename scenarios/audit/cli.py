@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedsim.errors import UserError
+from fedsim.core.errors import UserError
 
 WITHOUT_COUNTS = ("auto", "blind")
 """Solvers that can do without."""
@@ -56,7 +56,7 @@ def audit(
         raise UserError(
             f"--solver {solver}: it needs counts; without them choose {' or '.join(WITHOUT_COUNTS)}"
         )
-    from fedsim.files import check_writable, writing
+    from fedsim.core.files import check_writable, writing
     from scenarios.audit.audit import audit as audit_log
     from scenarios.audit.logs import Log
     from scenarios.audit.page import advice, conclusion, remarks

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from analytics.report import ParticipationReport, ReportError
 from attacks.disaggregation import ProblemError
-from fedsim.errors import UserError
+from fedsim.core.errors import UserError
 
 ROUNDS_AT_A_TIME = 64
 """Rows of a `.parquet` file that are in memory at a time."""

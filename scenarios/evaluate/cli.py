@@ -24,13 +24,13 @@ def evaluate(
     """Compare defences: what each stops, and what it costs."""
     from scenarios.evaluate.evaluate import Evaluation, columns, sentence, table
     from scenarios.evaluate.evaluate import evaluate as evaluate_defences
-    from scenarios.scenario import find_scenario
+    from scenarios.run.scenario import find_scenario
 
     path = find_scenario(file)
     plan = Evaluation.load(path, overrides or ())
     folder = out or Path("runs") / path.stem
 
-    from fedsim.files import write_text
+    from fedsim.core.files import write_text
     from scenarios.console import progress_bars
     from scenarios.evaluate.page import render_evaluation
     from scenarios.sweep.code import other_code

@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt
 from scipy.stats import t as student
 
-from fedsim.errors import UserError
-from fedsim.progress import Progress, silent
-from fedsim.settings import Settings
-from scenarios.scenario import checked, read_toml
+from fedsim.core.errors import UserError
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import Settings
+from scenarios.run.scenario import checked, read_toml
 from scenarios.sweep.pool import Pool
 from scenarios.sweep.run import PointResult, SweepDirectory, run_sweep
 from scenarios.sweep.sweep import Point, Sweep, SweepFile

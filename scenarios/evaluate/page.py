@@ -15,7 +15,7 @@ from scenarios.evaluate.evaluate import (
     sentence,
 )
 from scenarios.pages import image, render
-from scenarios.scenario import Scenario
+from scenarios.run.scenario import Scenario
 from scenarios.sweep.code import other_code
 from scenarios.sweep.run import PointResult, SweepDirectory
 

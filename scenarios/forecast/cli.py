@@ -31,13 +31,13 @@ def forecast(
     ] = False,
 ) -> None:
     """Forecast after how many rounds clients are exposed, and what changes would buy."""
-    from fedsim.errors import UserError
-    from fedsim.files import write_text, writing
+    from fedsim.core.errors import UserError
+    from fedsim.core.files import write_text, writing
     from scenarios.console import progress_bars
     from scenarios.forecast.forecast import Setting, compared
     from scenarios.forecast.forecast import forecast as forecast_setting
     from scenarios.forecast.page import render_forecast
-    from scenarios.scenario import apply, checked
+    from scenarios.run.scenario import apply, checked
 
     given = {"clients": clients, "rate": rate, "window": window, "known": known}
     given |= {"counts_noise": counts_noise, "noise": noise} | ({} if dim is None else {"dim": dim})

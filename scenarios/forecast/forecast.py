@@ -23,8 +23,8 @@ from pydantic_core import PydanticCustomError
 
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import Auto, Projection, Solver
-from fedsim.progress import Progress, silent
-from fedsim.settings import Settings
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import Settings
 from scenarios.planted import Planted
 
 PLANTED_CLIENTS = 64

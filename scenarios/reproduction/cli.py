@@ -47,7 +47,7 @@ def reproduce(
     ] = None,
 ) -> None:
     """Make the paper's tables and figures again, ours beside theirs; cells that are there are kept."""
-    from fedsim.errors import UserError
+    from fedsim.core.errors import UserError
     from scenarios.reproduction.experiment import Budget, experiments
 
     if budget is not None and budget not in list(Budget):

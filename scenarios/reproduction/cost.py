@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedsim.core.progress import Progress, silent
+from fedsim.core.seeds import Stage, stream
 from fedsim.data import ImageData
 from fedsim.federation import ClientSettings
 from fedsim.models import Model
-from fedsim.progress import Progress, silent
-from fedsim.seeds import Stage, stream
 from scenarios.planted import Planted
-from scenarios.scenario import Scenario
+from scenarios.run.scenario import Scenario
 from scenarios.sweep.sweep import Point
 
 EASY = Planted(clients=128, rounds=256)
@@ -54,8 +54,8 @@ class Step:
 
     def cpu_seconds(self) -> float:
         """Time some, as training does it: a round in which all clients are invited."""
-        from fedsim.trainer import Trainer
-        from fedsim.training import FlatModel, initial_model
+        from fedsim.devices.trainer import Trainer
+        from fedsim.training.local_training import FlatModel, initial_model
 
         own = self.images * TIMED_STEPS
         rng = np.random.default_rng(0)

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from fedsim.errors import UserError
+from fedsim.core.errors import UserError
 from scenarios.reproduction.measures import Measure
 from scenarios.reproduction.measures.cell import Cell, Row, rest
 from scenarios.reproduction.measures.mean import Mean
-from scenarios.scenario import Scenario, checked, read_toml, toml_value
+from scenarios.run.scenario import Scenario, checked, read_toml, toml_value
 from scenarios.sweep.run import SweepDirectory, read_results
 from scenarios.sweep.sweep import Block, Point, Sweep, SweepFile, shown
 from scenarios.sweep.table import tidy

@@ -8,7 +8,7 @@ from typing import Any
 
 import tomli_w
 
-from fedsim.files import write_text
+from fedsim.core.files import write_text
 from scenarios.pages import image, render
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fedsim.files import write_text, written_whole
+from fedsim.core.files import write_text, written_whole
 from scenarios.reproduction.experiment import PAPER, Experiment
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw

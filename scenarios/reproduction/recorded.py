@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from fedsim.errors import UserError
+from fedsim.core.errors import UserError
 from scenarios.reproduction.measures.cell import Cell
 from scenarios.reproduction.outcome import Outcome
 from scenarios.sweep.sweep import Point, shown

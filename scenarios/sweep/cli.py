@@ -49,7 +49,7 @@ def sweep(
     plan = Sweep.load(file, overrides or ())
     folder = out or Path("runs") / file.stem
 
-    from fedsim.files import write_text
+    from fedsim.core.files import write_text
     from scenarios.console import progress_bars
     from scenarios.sweep.code import other_code
     from scenarios.sweep.page import render_sweep

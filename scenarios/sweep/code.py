@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from fedsim.files import write_text
+from fedsim.core.files import write_text
 
 UNKNOWN = "unknown"
 """Made before code was written down."""
@@ -25,8 +25,9 @@ _DECISIVE = (
     "fedsim/**/*.py",
     "analytics/**/*.py",
     "attacks/**/*.py",
-    "scenarios/inference/*.py",
-    *(f"scenarios/{name}.py" for name in ("planted", "runner", "scoring", "simulate", "utility", "world")),
+    "scenarios/run/inference/*.py",
+    "scenarios/planted.py",
+    *(f"scenarios/run/{name}.py" for name in ("runner", "scoring", "simulate", "costs", "world")),
 )
 
 

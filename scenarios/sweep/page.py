@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.errors import UserError
+from fedsim.core.errors import UserError
 from scenarios.pages import image, render
 from scenarios.planted import Planted
 from scenarios.sweep.code import other_code

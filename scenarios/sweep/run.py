@@ -28,13 +28,13 @@ from typing import Any
 
 import tomli_w
 
-from fedsim.errors import RunFailedError, UserError
-from fedsim.files import read_json, write_json, write_text, writing
-from fedsim.progress import Progress, silent
+from fedsim.core.errors import RunFailedError, UserError
+from fedsim.core.files import read_json, write_json, write_text, writing
+from fedsim.core.progress import Progress, silent
 from scenarios.cpu import cpu_seconds
 from scenarios.planted import Planted
-from scenarios.run_directory import RESULT, RunDirectory
-from scenarios.scenario import Scenario
+from scenarios.run.directory import RESULT, RunDirectory
+from scenarios.run.scenario import Scenario
 from scenarios.sweep.code import add_code, code_of, this_code
 from scenarios.sweep.pool import InProcess, Pool
 from scenarios.sweep.sweep import SPOOLED, Point, Sweep
@@ -123,7 +123,7 @@ class PointResult:
 
 def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent, *, fresh: bool = False) -> None:
     """Find the mistakes that only data reveal, in every training and inference that is still to come."""
-    from scenarios.world import World
+    from scenarios.run.world import World
 
     places = SweepDirectory(directory)
     left = [point for point in sweep.points if not places.done(point, fresh=fresh)]
@@ -286,9 +286,9 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
     Several trainings differ in their local epochs only: the longest of them is done, and the others follow,
     if there is room for what they share. A `fresh` one takes nothing that other code than `code` left.
     """
-    from scenarios.runner import train_run
+    from scenarios.run.runner import train_run
+    from scenarios.run.world import World
     from scenarios.sweep.shared_epochs import rounds_at_a_time, train_shared_epochs
-    from scenarios.world import World
 
     runs = []
     for scenario, folder in trainings:
@@ -325,7 +325,7 @@ def run_point(settings: Scenario | Planted, folder: Path, training: str | None, 
         write_text(run.scenario, tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True)))
         write_json(run.result, settings.run())
         return
-    from scenarios.runner import attack_run, publish
+    from scenarios.run.runner import attack_run, publish
 
     # Relative, so that the sweep's folder can be moved.
     shared = Path("../../trainings") / str(training)

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsim.progress import Progress, silent
-from fedsim.spool import Spool
-from scenarios.engine import Inline
-from scenarios.run_directory import RunDirectory
-from scenarios.runner import Result, train_rounds, train_run
-from scenarios.scenario import Scenario
+from fedsim.core.progress import Progress, silent
+from fedsim.trusted.spool import Spool
+from scenarios.run.directory import RunDirectory
+from scenarios.run.engines import Inline
+from scenarios.run.runner import Result, train_rounds, train_run
+from scenarios.run.scenario import Scenario
+from scenarios.run.world import World
 from scenarios.sweep.sweep import AFTER_TRAINING, SPOOLED
-from scenarios.world import World
 
 ROOM = 0.5
 """Part of the free disk that the updates of one training may take: others may be under way beside it."""

@@ -18,10 +18,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from fedsim.errors import UserError
-from fedsim.settings import Settings
+from fedsim.core.errors import UserError
+from fedsim.core.settings import Settings
 from scenarios.planted import Planted
-from scenarios.scenario import Scenario, apply, checked, find_scenario, put, read_toml
+from scenarios.run.scenario import Scenario, apply, checked, find_scenario, put, read_toml
 
 Values = Mapping[str, Any]
 """Dotted keys and what they are set to."""

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedsim.files import written_whole
+from fedsim.core.files import written_whole
 from scenarios.sweep.run import PointResult
 from scenarios.sweep.sweep import Sweep, shown
 

@@ -6,8 +6,8 @@ import pytest
 from analytics import ParticipationReport, windowed_counts
 from analytics.release import Coarsening, Drop, Gaussian, Private, Rounding, Threshold
 from analytics.settings import AnalyticsSettings
-from fedsim.errors import UserError
-from scenarios.scenario import load_scenario
+from fedsim.core.errors import UserError
+from scenarios.run.scenario import load_scenario
 
 P = (np.random.default_rng(0).random((400, 50)) < 0.3).astype(np.uint8)
 COUNTS = windowed_counts(P, 10)

@@ -10,7 +10,7 @@ from analytics import windowed_counts
 from analytics.release import Private
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, disaggregate
-from attacks.disaggregation.losses import LEAST_SD
+from attacks.disaggregation.counts.lost_updates import LEAST_SD
 from attacks.disaggregation.recovery import Outcome
 from attacks.reconciliation import reconciled
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from fedsim.errors import UserError
+from fedsim.core.errors import UserError
 from fedsim.records import Transcript, TranscriptWriter, rounds_recorded
 
 LAYERS = ((2, 3), (4,))

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from fleet import Fleet
 from flwr.serverapp.strategy import FedAvg
 
 from analytics.collection import CountCollector
 from analytics.settings import AnalyticsSettings
 from attacks.disaggregation import DisaggregationProblem
 from fedsim.flower import vector_record
+from tests.helpers.fleet import Fleet
 
 
 @pytest.mark.parametrize("collection", ["windows", "own_windows", "cumulative"])

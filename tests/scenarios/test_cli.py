@@ -10,7 +10,7 @@ import click
 import pytest
 import typer
 
-from fedsim.errors import RunFailedError
+from fedsim.core.errors import RunFailedError
 from scenarios.cli import app
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_failed_elsewhere_is_our_fault_and_one_line(fedsim, scenario_
     def fail(*, nodes):
         raise RunFailedError(f"{nodes} nodes are too many")
 
-    monkeypatch.setattr("scenarios.deploy.private_superlink", fail)
+    monkeypatch.setattr("scenarios.run.deploy.private_superlink", fail)
     done = fedsim("deploy", scenario_file)
     assert (done.status, done.stdout, done.stderr) == (1, "", "fedsim: 6 nodes are too many\n")
 
@@ -163,7 +163,7 @@ def test_too_little_memory_is_one_line(fedsim, scenario_file, monkeypatch):
     def fail(*_):
         raise MemoryError("Unable to allocate 1 TiB")
 
-    monkeypatch.setattr("scenarios.world.World.prepare", fail)
+    monkeypatch.setattr("scenarios.run.world.World.prepare", fail)
     done = fedsim("run", scenario_file)
     assert (done.status, done.stderr) == (1, "fedsim: not enough memory: Unable to allocate 1 TiB\n")
 

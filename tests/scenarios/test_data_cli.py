@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from fedsim.torchvision_compat import torchvision
+from fedsim.core.torchvision_compat import torchvision
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.highs import Highs
 from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
-from fedsim.settings import BY_NAME
+from fedsim.core.settings import BY_NAME
 
 Solver = Annotated[
     Projection | MessagePassing | Highs | Gurobi | Blind | Auto, Field(discriminator="name"), BY_NAME

@@ -7,19 +7,19 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from attacks.disaggregation.block_workers import BlockWorkers, Threads
+from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.reach import out_of_reach
+from attacks.disaggregation.proof.identifiability import out_of_reach
+from attacks.disaggregation.proof.verdict import judge, resolved
 from attacks.disaggregation.recovery import Columns, Outcome
 from attacks.disaggregation.solvers.blind import QUICK, Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
-from attacks.disaggregation.subspace import Subspace
-from attacks.disaggregation.verdict import judge, resolved
-from attacks.disaggregation.windows import Windows
-from fedsim.progress import Progress, silent
-from fedsim.settings import Settings
+from attacks.disaggregation.space.subspace import Subspace
+from attacks.disaggregation.workers import BlockWorkers, Threads
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import Settings
 
 SMALL = 4
 """Variance of counts over the variance of their errors from which a search makes good use of them."""

@@ -16,21 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from attacks.disaggregation import lattice
-from attacks.disaggregation.attribution import attribute
-from attacks.disaggregation.coordinates import capped, space_off_diagonal, standardised_gram
-from attacks.disaggregation.decoding import decode, near_columns
-from attacks.disaggregation.generators import belief, generators, taken_apart
-from attacks.disaggregation.independence import LEVEL, independent_columns, one_level, split_in_two
-from attacks.disaggregation.losses import with_losses_from
+from attacks.disaggregation.columns import lattice
+from attacks.disaggregation.columns.attribution import attribute
+from attacks.disaggregation.columns.generators import belief, generators, taken_apart
+from attacks.disaggregation.counts.lost_updates import with_losses_from
+from attacks.disaggregation.noise.decoding import decode, near_columns
+from attacks.disaggregation.noise.ica import LEVEL, independent_columns, one_level, split_in_two
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.reach import out_of_reach
+from attacks.disaggregation.proof.identifiability import out_of_reach
+from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
-from attacks.disaggregation.reflections import SAME, ReflectionSearch
-from attacks.disaggregation.subspace import Subspace
-from attacks.disaggregation.verdict import Candidates, judge
-from fedsim.progress import Progress, silent
-from fedsim.settings import Settings
+from attacks.disaggregation.reflections.random_starts import SAME, ReflectionSearch
+from attacks.disaggregation.space.coordinates import capped, space_off_diagonal, standardised_gram
+from attacks.disaggregation.space.subspace import Subspace
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import Settings
 
 ANY_RATE = (0.03, 0.1, 0.3)
 """Where the search begins when the cohort sizes do not tell the rate."""

@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat
 
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.reach import out_of_reach
+from attacks.disaggregation.proof.identifiability import out_of_reach
+from attacks.disaggregation.proof.verdict import Candidates, excludes, judge
 from attacks.disaggregation.recovery import UNKNOWN, Columns
-from attacks.disaggregation.solvers.program import (
+from attacks.disaggregation.solvers.column_program import (
     COUNT_WEIGHT,
     ColumnProgram,
     orthogonal_complement,
     other_than,
     rounding_tolerance,
 )
-from attacks.disaggregation.subspace import Subspace
-from attacks.disaggregation.verdict import Candidates, excludes, judge
-from fedsim.progress import Progress, silent
-from fedsim.settings import Settings
+from attacks.disaggregation.space.subspace import Subspace
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import Settings
 
 TOO_LARGE = 10010
 """Gurobi's error for a model beyond what the licence allows."""

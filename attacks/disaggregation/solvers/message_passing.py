@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
-from attacks.disaggregation.passing import GAIN, Passing, State
+from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.noise.belief_propagation import GAIN, Passing, State
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.reach import out_of_reach
+from attacks.disaggregation.proof.identifiability import out_of_reach
+from attacks.disaggregation.proof.settling import EVEN
+from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import Columns
-from attacks.disaggregation.settling import EVEN
-from attacks.disaggregation.subspace import Subspace
-from attacks.disaggregation.verdict import Candidates, judge
-from attacks.disaggregation.windows import Windows
-from fedsim.progress import Progress, silent
-from fedsim.settings import Settings
+from attacks.disaggregation.space.subspace import Subspace
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import Settings
 
 NEARLY_ALL = 0.9
 """Share of the clients whose columns are found from which no other attempt is made."""

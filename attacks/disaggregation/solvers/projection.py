@@ -17,20 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from attacks.disaggregation.affine import AffineSpace
-from attacks.disaggregation.attribution import Pool
-from attacks.disaggregation.block_workers import BlockWorkers, Threads
-from attacks.disaggregation.listing import Listing
-from attacks.disaggregation.peeling import Peeling
-from attacks.disaggregation.points import Points, joined
+from attacks.disaggregation.columns.attribution import Pool
+from attacks.disaggregation.columns.enumeration import Listing
+from attacks.disaggregation.noise.rivals import Rivals
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.reach import out_of_reach
+from attacks.disaggregation.proof.identifiability import out_of_reach
+from attacks.disaggregation.proof.verdict import Candidates, judge, resolved
 from attacks.disaggregation.recovery import Columns
-from attacks.disaggregation.rivals import Rivals
-from attacks.disaggregation.subspace import Subspace, row_blocks
-from attacks.disaggregation.verdict import Candidates, judge, resolved
-from fedsim.progress import Progress, silent
-from fedsim.settings import Settings
+from attacks.disaggregation.reflections.peeling import Peeling
+from attacks.disaggregation.reflections.points import Points, joined
+from attacks.disaggregation.space.affine import AffineSpace
+from attacks.disaggregation.space.subspace import Subspace, row_blocks
+from attacks.disaggregation.workers import BlockWorkers, Threads
+from fedsim.core.progress import Progress, silent
+from fedsim.core.settings import Settings
 
 ALONE = 50
 """Iterations for which blocks go on by themselves."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedsim.settings import BY_NAME
+from fedsim.core.settings import BY_NAME
 from scenarios.reproduction.measures.fewest import Fewest
 from scenarios.reproduction.measures.figures import Figures
 from scenarios.reproduction.measures.histogram import Histogram

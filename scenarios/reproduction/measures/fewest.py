@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from fedsim.settings import Settings
+from fedsim.core.settings import Settings
 from scenarios.reproduction.measures.cell import EXACT, Cell, Row, by_place, cell, was_run
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.settings import Settings
+from fedsim.core.settings import Settings
 from scenarios.reproduction.measures.cell import Cell, Row, by_place, cell, mean_of
 
 

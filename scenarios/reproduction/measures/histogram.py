@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from fedsim.settings import Settings
+from fedsim.core.settings import Settings
 from scenarios.reproduction.measures.cell import Cell, Row, by_place, cell, mean_of, was_run
 
 

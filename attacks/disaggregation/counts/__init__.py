@@ -1,0 +1,1 @@
+"""What the published counts say about columns."""

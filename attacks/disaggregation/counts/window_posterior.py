@@ -1,0 +1,143 @@
+"""What the counts make of noisy evidence about single entries: the exact posterior of every window.
+
+A window with count c has c ones among its rounds, and which ones is weighed by the evidence for each
+round. Sums over all choices are a dynamic programme over the rounds of the window and the ones so far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation.counts.windows import Windows
+
+
+@dataclass(frozen=True, eq=False)
+class WindowPosterior:
+    """Posterior of 0/1 columns with the counts of `windows`, given a log-likelihood ratio per entry.
+
+    `rates` (K, rounds) is each entry's chance of being 1 before any evidence, within (0, 1); it matters
+    only where the count is missing or noisy. Evidence and results are (K, rounds), clients in rows.
+    """
+
+    windows: Windows
+    rates: NDArray[np.float64]
+
+    def mean(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The chance that an entry is 1."""
+        odds = evidence + self._prior_odds
+        inside = np.full((*self.windows.count.shape, self.windows.index.shape[2]), np.nan)
+        h = self._inside(odds)
+        before, after = _tables(h, self._count_weight)
+        total = after[0, 0]
+        # Shares of the total, at most 1 each: their logarithms can be left before they are added up.
+        chance = [
+            np.exp(before[i, :-1] + after[i + 1, 1:] + (h[i] - total)).sum(axis=0) for i in range(len(h))
+        ]
+        inside[self._counted] = np.stack(chance, axis=1)
+        return self._laid_out(inside, 1 / (1 + np.exp(-np.clip(odds, -500, 500))))
+
+    def best(self, evidence: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+        """The most probable column of every client, and (K,) the logarithm of its probability."""
+        odds = evidence + self._prior_odds
+        h = self._inside(odds)
+        total = _total(h, self._count_weight)
+        order = np.argsort(-h, axis=0, kind="stable")
+        value = np.zeros((len(h) + 1, h.shape[1]))
+        np.cumsum(np.take_along_axis(h, order, axis=0), axis=0, out=value[1:])
+        value = value[: len(self._count_weight)] + self._count_weight
+        ones = value.argmax(axis=0)
+        rank = np.argsort(order, axis=0, kind="stable")
+        log_chance = np.zeros(self.windows.count.shape)
+        log_chance[self._counted] = value.max(axis=0) - total
+        inside = np.full((*self.windows.count.shape, len(h)), np.nan)
+        inside[self._counted] = (rank < ones).T
+        columns = self._laid_out(inside, (odds > 0).astype(np.float64)).astype(np.uint8)
+        free = np.isnan(self._laid_out(inside, np.full(odds.shape, np.nan)))
+        alone = np.where(free, -np.logaddexp(0, -np.abs(odds)), 0.0).sum(axis=1)
+        return columns, log_chance.sum(axis=1) + alone
+
+    def support(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(K,) logarithm of how much likelier the counts are given the evidence than without any.
+
+        The evidence comes from the sums. Where it speaks of another client's column it does not foretell the
+        counts of this one, and a column that is made to have them is probably wrong.
+        """
+        support = np.zeros(self.windows.count.shape)
+        support[self._counted] = self._log_chance_of_counts(evidence + self._level_odds) - self._log_chance
+        return np.asarray(support.sum(axis=1))
+
+    def _log_chance_of_counts(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
+        h = self._inside(odds)
+        return np.asarray(_total(h, self._count_weight) - np.logaddexp(0, h).sum(axis=0))
+
+    @cached_property
+    def _level_odds(self) -> NDArray[np.float64]:
+        """(K, rounds) prior odds of a client whose rate is the same in all rounds."""
+        rate = np.clip(self.rates.mean(axis=1, keepdims=True), 1e-3, 1 - 1e-3)
+        return np.broadcast_to(np.log(rate) - np.log1p(-rate), self.rates.shape)
+
+    @cached_property
+    def _log_chance(self) -> NDArray[np.float64]:
+        """(n,) logarithm of the chance of the counts without any evidence."""
+        return self._log_chance_of_counts(self._level_odds)
+
+    @cached_property
+    def _prior_odds(self) -> NDArray[np.float64]:
+        return np.asarray(np.log(self.rates) - np.log1p(-self.rates))
+
+    @cached_property
+    def _counted(self) -> NDArray[np.bool_]:
+        """(K, W) windows with a count; all other entries are independent of one another."""
+        return np.asarray(~np.isnan(self.windows.count))
+
+    @cached_property
+    def _count_weight(self) -> NDArray[np.float64]:
+        """(s, n) logarithm of the weight of s ones in each counted window, up to a constant."""
+        count, sd = self.windows.count[self._counted], self.windows.sd[self._counted]
+        longest = self.windows.index.shape[2]
+        most = longest if (sd > 0).any() else int(count.max(initial=0))
+        off = np.arange(most + 1)[:, None] - count
+        exact = np.where(off == 0, 0.0, -np.inf)
+        return np.where(sd > 0, -0.5 * (off / np.where(sd > 0, sd, 1)) ** 2, exact)
+
+    def _inside(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(g, n) odds by place in the counted windows; a place beyond a short window's end is never 1."""
+        return np.ascontiguousarray(self.windows.inside(odds, fill=-np.inf)[self._counted].T)
+
+    def _laid_out(self, inside: NDArray[np.float64], alone: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(K, W, g) values over the rounds, with `alone` (K, rounds) where they are NaN."""
+        clients, rounds = alone.shape
+        laid = np.full((clients, rounds + 1), np.nan)
+        index = np.broadcast_to(self.windows.index, inside.shape).reshape(clients, -1)
+        np.put_along_axis(laid, index, inside.reshape(clients, -1), axis=1)
+        return np.where(np.isnan(laid[:, :rounds]), alone, laid[:, :rounds])
+
+
+def _tables(
+    h: NDArray[np.float64], count_weight: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Log sums over the places before i with s ones, and from i on given s ones before: (g+1, s, n)."""
+    places, n = h.shape
+    before = np.full((places + 1, len(count_weight), n), -np.inf)
+    after = np.empty_like(before)
+    before[0, 0] = 0
+    after[places] = count_weight
+    for i in range(places):
+        before[i + 1] = before[i]
+        before[i + 1, 1:] = np.logaddexp(before[i, 1:], before[i, :-1] + h[i])
+    for i in reversed(range(places)):
+        after[i] = after[i + 1]
+        after[i, :-1] = np.logaddexp(after[i + 1, :-1], after[i + 1, 1:] + h[i])
+    return before, after
+
+
+def _total(h: NDArray[np.float64], count_weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) log sums over all places: the first entry of the second table, without the others."""
+    after = count_weight.copy()
+    for odds in h[::-1]:
+        after[:-1] = np.logaddexp(after[:-1], after[1:] + odds)
+    return np.asarray(after[0])

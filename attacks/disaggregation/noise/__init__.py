@@ -1,0 +1,1 @@
+"""Columns from noisy sums and from models that move."""

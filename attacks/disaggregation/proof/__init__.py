@@ -1,0 +1,1 @@
+"""What a found column is worth: proofs, outcomes and confidences."""

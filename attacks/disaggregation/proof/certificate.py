@@ -1,0 +1,122 @@
+"""Proof that a column is the only one that meets its constraints.
+
+Let p be a binary column in the space of P with the right counts, and q another. Then d = q − p lies in the
+space too, sums to zero over every window with an exact count, is 0 where the counts fix the entry, and is
+never negative where p is 0 nor positive where p is 1. Suppose there is a v orthogonal to the space and a
+number y_w for every counted window such that w = v + y has the sign of 1 − 2p on every entry that is not
+fixed. Then ⟨v, d⟩ = ⟨w, d⟩ = Σ |w_i| |d_i| ≥ min |w_i| · ‖d‖, while ⟨v, d⟩ = 0: so d = 0 (Farkas' lemma).
+If the space is only known up to an angle δ, ⟨v, d⟩ ≤ δ ‖v‖ ‖d‖, and the proof holds when min |w_i| > δ ‖v‖.
+
+Such a v exists exactly if p is the only solution of the *linear* relaxation, which includes every case in
+which the linear equations alone have full column rank. It is found for all clients at once, by an
+accelerated gradient method on how far the signs are wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.space.affine import AffineSpace
+from attacks.disaggregation.space.subspace import Subspace, row_blocks
+from attacks.disaggregation.workers import BlockWorkers
+
+SAFETY = 100.0
+"""The margin must exceed the angle's estimate by this factor."""
+LEAST_ANGLE = 1e-9
+"""No space is trusted to be known better than this."""
+LEAST_MARGIN = 1e-2
+"""The search aims at |w_i| ≥ 1. Much less than this may be rounding, whatever v's own size."""
+ITERATIONS = 200
+CHECK_EVERY = 5
+PATIENCE = 40
+"""Iterations without a new proof after which the rest is taken to have none."""
+
+
+def unique(
+    columns: NDArray[np.uint8], windows: Windows, subspace: Subspace, workers: BlockWorkers
+) -> NDArray[np.bool_]:
+    """(K,) whether no other binary column lies in the space and has client k's counts.
+
+    `columns` (K, rounds) must lie in the space and have the counts of `windows`. True is a proof, provided
+    that the space holds every client's column (see `verdict`); False says nothing.
+    """
+    space = AffineSpace(windows, subspace)
+    _ = space.B  # made once, before the blocks share it
+    blocks = [np.arange(len(columns))[block] for block in row_blocks(len(columns))]
+    tasks = [(columns[block], windows.of(block)) for block in blocks]
+    return np.concatenate([np.zeros(0, dtype=np.bool_), *workers.map(_search, space, tasks)])
+
+
+def _search(space: AffineSpace, block: tuple[NDArray[np.uint8], Windows]) -> NDArray[np.bool_]:
+    columns, windows = block
+    signs = _Signs(columns, windows, lift=not space.cut)
+    proved = np.zeros(len(columns), dtype=np.bool_)
+    active = np.arange(len(columns))
+    w = np.zeros(columns.shape, dtype=np.float32)
+    ahead, momentum, last_new = w, 1.0, 0
+    for iteration in range(1, ITERATIONS + 1):
+        short = signs.shortfall(ahead, active)
+        before, w = w, np.asarray(ahead + short - (short @ space.B) @ space.B.T, dtype=np.float32)
+        momentum, last = (1 + np.sqrt(1 + 4 * momentum**2)) / 2, momentum
+        ahead = w + np.float32((last - 1) / momentum) * (w - before)
+        if iteration % CHECK_EVERY:
+            continue
+        right = signs.margin(w, active) > LEAST_MARGIN
+        if right.any():
+            proved[active[right]] = _holds(w[right], active[right], signs, space)
+            settled = proved[active]
+            w, ahead, active = w[~settled], ahead[~settled], active[~settled]
+            last_new = iteration if settled.any() else last_new
+        if not len(active) or iteration - last_new >= PATIENCE:
+            break
+    return proved
+
+
+def _holds(
+    w: NDArray[np.float32], clients: NDArray[np.intp], signs: _Signs, space: AffineSpace
+) -> NDArray[np.bool_]:
+    """The proof itself, in double precision."""
+    v = space.orthogonal_part(w.astype(np.float64))
+    allowed = SAFETY * max(space.subspace.angle, LEAST_ANGLE) * np.linalg.norm(v, axis=1)
+    return np.asarray(signs.margin(v, clients, lift=True) > np.maximum(allowed, LEAST_MARGIN))
+
+
+class _Signs:
+    """What w = v + y must look like: positive where the column is 0, negative where it is 1.
+
+    For a given v the best y puts the middle between a window's zeros and its ones at 0 (`lift`). `margin`
+    is the least |w| with the right sign, and `shortfall` what each entry lacks to reach 1.
+    """
+
+    def __init__(self, columns: NDArray[np.uint8], windows: Windows, *, lift: bool) -> None:
+        self.sign = 1 - 2 * columns.astype(np.float32)
+        self.free = np.isnan(windows.known())
+        self.windows, self.lift = windows, lift
+        self.counted = ~np.isnan(windows.count) & (windows.sd == 0)
+
+    def shortfall(self, v: NDArray[np.float32], clients: NDArray[np.intp]) -> NDArray[np.float32]:
+        """(K, rounds) the change of v that would make every sign right with room to spare."""
+        sign = self.sign[clients]
+        w = self._lifted(v, clients) if self.lift else v
+        return np.maximum(1 - sign * w, 0) * sign * self.free[clients]
+
+    def margin(
+        self, v: NDArray[Any], clients: NDArray[np.intp], *, lift: bool = False
+    ) -> NDArray[np.float64]:
+        """(K,) the least entry of w in the direction that it should have."""
+        w = self._lifted(v, clients) if lift or self.lift else v
+        return np.asarray(np.where(self.free[clients], w * self.sign[clients], np.inf).min(axis=1))
+
+    def _lifted(self, v: NDArray[Any], clients: NDArray[np.intp]) -> NDArray[Any]:
+        sign, free, windows = self.sign[clients], self.free[clients], self.windows.of(clients)
+        low = windows.inside(np.where(free & (sign > 0), v, np.inf), fill=np.inf).min(axis=2, initial=np.inf)
+        high = windows.inside(np.where(free & (sign < 0), v, -np.inf), fill=-np.inf).max(
+            axis=2, initial=-np.inf
+        )
+        both = self.counted[clients] & np.isfinite(low) & np.isfinite(high)
+        y = np.where(both, (np.where(both, low, 0) + np.where(both, high, 0)) / -2, 0)
+        return np.asarray(v + windows.spread(y.astype(v.dtype), fill=0.0))

@@ -1,0 +1,194 @@
+"""From candidate columns to outcomes: what a solver's find is worth, judged apart from the solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation.columns.attribution import attribute
+from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.noise.rivals import Rivals
+from attacks.disaggregation.problem import DisaggregationProblem
+from attacks.disaggregation.proof.certificate import unique
+from attacks.disaggregation.proof.identifiability import active_clients, determined, holds_all, out_of_reach
+from attacks.disaggregation.proof.settling import EVEN, MEETS_ALL, Verdict, settle_by_lists, settle_duplicates
+from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
+from attacks.disaggregation.space.subspace import Subspace
+from attacks.disaggregation.workers import BlockWorkers, Threads
+
+NEAR = 1e-3
+"""Distance from an exact space, beyond its own angle, at which a column of norm 1 still counts as inside."""
+APART = 0.05
+"""Squared distance beyond which no column counts as inside an exact space, however long it is."""
+CLEAR = 0.3
+"""Under noise: distance² relative to that of a random column with the same counts; wrong columns that a
+solver settles on come down to about twice this, right ones stay below until the method fails."""
+
+
+@dataclass(eq=False)
+class Candidates:
+    """The best column so far of every client: `columns` (K, rounds) uint8, UNKNOWN at first.
+
+    `distance` (K,) is its squared distance from the space. `proved` (K,) marks columns to which the
+    solver's own bound leaves no alternative. `reason` (K,) is what the solver has to say where it failed.
+    """
+
+    columns: NDArray[np.uint8]
+    distance: NDArray[np.float64]
+    proved: NDArray[np.bool_]
+    reason: NDArray[np.object_]
+
+    @classmethod
+    def none(cls, problem: DisaggregationProblem) -> Candidates:
+        """Nothing found yet."""
+        K = len(problem.clients)
+        return cls(
+            np.full((K, problem.rounds), UNKNOWN, dtype=np.uint8),
+            np.full(K, np.inf),
+            np.zeros(K, dtype=np.bool_),
+            np.full(K, "", dtype=object),
+        )
+
+    def offer(
+        self, clients: NDArray[np.intp], columns: NDArray[np.generic], distance: NDArray[np.float64]
+    ) -> bool:
+        """Keep those of the rows that are nearer than what their clients have; whether there are any."""
+        order = np.argsort(-distance, kind="stable")  # a client may have several rows: its nearest comes last
+        order = order[distance[order] < self.distance[clients[order]]]
+        self.columns[clients[order]] = columns[order]
+        self.distance[clients[order]] = distance[order]
+        return bool(len(order))
+
+
+def resolved(subspace: Subspace, found: Candidates) -> NDArray[np.bool_]:
+    """(K,) clients with a column that lies in an exact space; one of zeros, which always does, is none."""
+    done = (found.columns != UNKNOWN).all(axis=1) & (found.columns == 1).any(axis=1)
+    done[done] = _lies_in(subspace, found.columns[done], subspace.residual(found.columns[done]))
+    return np.asarray(done)
+
+
+def _lies_in(
+    subspace: Subspace, columns: NDArray[np.uint8], residual: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    near = (NEAR + 10 * subspace.angle) ** 2 * columns.sum(axis=1, dtype=np.int64)
+    return np.asarray(residual <= np.minimum(near, APART))
+
+
+def excludes(bound: float, subspace: Subspace, rounds: int) -> bool:
+    """Whether a lower bound on the distance of all other columns shows that none of them is in the space."""
+    return bool(bound > 1e-3 + 100 * subspace.angle * np.sqrt(rounds))
+
+
+def expected_residual(problem: DisaggregationProblem, subspace: Subspace) -> NDArray[np.float64]:
+    """(K,) mean squared distance of a random column with the client's counts: the yardstick under noise."""
+    mean = problem.windows.expected()
+    outside = 1 - np.einsum("ij,ij->i", subspace.basis, subspace.basis)
+    expected = subspace.residual(mean) + (mean * (1 - mean)) @ outside
+    return np.asarray(np.maximum(expected, np.finfo(np.float64).tiny))
+
+
+def judge(
+    problem: DisaggregationProblem,
+    subspace: Subspace,
+    found: Candidates,
+    *,
+    solver: str,
+    prove: bool = True,
+    workers: BlockWorkers | None = None,
+    belief: NDArray[np.float64] | None = None,
+) -> Columns:
+    """An outcome for every client.
+
+    `proved` needs: counts that fix every entry; or a space that is exact and certain to hold the column
+    (its rank is the number of clients that can have taken part), a column that lies in it and has the
+    exact counts, and a proof that no other does, which is sought here if `prove`, by certificates and lists.
+    A list may also give a client another column than the solver, or its first. Without a proof the column is
+    `consistent`, or `unresolved` if it has less than an even chance. Under noise a solver that knows the
+    probability of its columns says so with `belief` (K,), and distances don't count.
+    """
+    columns, windows, K = found.columns.copy(), problem.windows, len(problem.clients)
+    fixed = determined(problem)
+    columns[fixed] = windows.known()[fixed].astype(np.uint8)
+    doubtful = np.zeros(K) if belief is None or subspace.exact else belief.copy()
+    verdict = Verdict(np.full(K, Outcome.UNRESOLVED, dtype="<U10"), doubtful, found.reason.copy())
+    # A column of zeros lies in every space: only counts can speak for it.
+    rows = np.flatnonzero((columns != UNKNOWN).all(axis=1) & (columns == 1).any(axis=1) & ~fixed)
+    residual = subspace.residual(columns[rows])
+    if subspace.exact:
+        near = _lies_in(subspace, columns[rows], residual)
+        outcome = Outcome.CONSISTENT if windows.exact else Outcome.LIKELY
+        chance = np.full(len(rows), MEETS_ALL)
+    elif belief is not None:
+        near, outcome, chance = belief[rows] >= EVEN, Outcome.LIKELY, belief[rows]
+    else:
+        near = residual < CLEAR * expected_residual(problem, subspace)[rows]
+        outcome, chance = Outcome.LIKELY, _probability(problem, subspace, columns[rows], rows)
+    rows, chance = rows[near], chance[near]
+    if not windows.complete:
+        rows, chance = _attributed(windows, columns, rows, chance)
+    met = windows.of(rows).meet(columns[rows])
+    rows, chance = rows[met], chance[met]
+    verdict.give(rows, outcome, chance)
+    verdict.give(np.flatnonzero(fixed), Outcome.PROVED, 1.0)
+    if subspace.exact and windows.exact:
+        own = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)
+        if holds_all(problem, subspace):
+            verdict.give(rows[own], Outcome.PROVED, 1.0)
+        if prove and not out_of_reach(problem, subspace).all() and (verdict.outcome != Outcome.PROVED).any():
+            sharp = subspace.sharpened()
+            if holds_all(problem, subspace):
+                open_ = rows[~own]
+                proved = unique(columns[open_], windows.of(open_), sharp, workers or Threads())
+                verdict.give(open_[proved], Outcome.PROVED, 1.0)
+            settle_by_lists(problem, sharp, columns, verdict)
+    settle_duplicates(problem, subspace, columns, verdict)
+    unresolved = verdict.outcome == Outcome.UNRESOLVED
+    verdict.reason[unresolved & (verdict.reason == "")] = _why(problem, subspace)
+    return Columns(columns.T, verdict.outcome, verdict.confidence, verdict.reason.astype(np.str_), solver)
+
+
+def _probability(
+    problem: DisaggregationProblem, subspace: Subspace, columns: NDArray[np.uint8], clients: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """(n,) the chance that a column found under noise is right, from the rivals next to it."""
+    rivals = Rivals(problem.windows, subspace)
+    directions = max(problem.rounds - subspace.rank, 1)
+    variance = float(np.median(subspace.residual(columns))) / directions if len(columns) else 1.0
+    pairs = zip(columns, clients.tolist(), strict=True)
+    return np.array([rivals.confidence(column, client, variance) for column, client in pairs])
+
+
+def _attributed(
+    windows: Windows, columns: NDArray[np.uint8], rows: NDArray[np.intp], belief: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Rows and beliefs after every client was given the column that fits it best, in place.
+
+    A column that was found for one client may be another's. Copies of one column stay with the clients
+    that have them: whether they are a group is for `settle_duplicates` to say.
+    """
+    distinct, first, place = np.unique(columns[rows], axis=0, return_index=True, return_inverse=True)
+    whose = attribute(windows, distinct)
+    took = np.flatnonzero(whose.column >= 0)
+    copies = rows[np.isin(rows, took, invert=True)]
+    shared = np.bincount(place, minlength=len(distinct))[place] > 1
+    copies = rows[shared & np.isin(rows, copies)]
+    beliefs = np.concatenate(
+        (belief[first[whose.column[took]]] * whose.confidence[took], np.full(len(copies), 0.5))
+    )
+    columns[took] = distinct[whose.column[took]]
+    return np.concatenate((took, copies)), beliefs
+
+
+def _why(problem: DisaggregationProblem, subspace: Subspace) -> str:
+    if subspace.rank == 0:
+        return "the aggregates are zero"
+    if problem.rounds <= active_clients(problem, subspace):
+        return (
+            f"rank too low to recover: {problem.rounds} rounds for {subspace.num_clients} clients; "
+            "more rounds than clients are needed"
+        )
+    if problem.dim < subspace.num_clients:
+        return f"updates of {problem.dim} entries cannot tell {subspace.num_clients} clients apart"
+    return "no column near the aggregates' space has the client's counts"

@@ -1,0 +1,122 @@
+"""The Gram matrix of aggregates whose coordinates have been made comparable.
+
+Updates of a neural network are far from isotropic: a few directions hold most of the energy of every
+client's update, and of the noise. In a plain Gram matrix these directions drown all others. A layer's
+gradient is a sum of products (error signal) ⊗ (input), so its covariance is close to a Kronecker product
+of two small matrices, which even a few hundred sums determine well. Dividing by their square roots
+leaves coordinates with nearly equal and independent spread, in signal and noise alike.
+
+Without the layers' shapes every coordinate is divided by its own standard deviation over the rounds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation.space.mapped_memory import in_memory
+
+LONGEST_SIDE = 1024
+"""Rows or columns of a layer that share a covariance matrix; larger layers are cut into tiles."""
+TILE_ENTRIES = 1 << 25
+"""Entries of the aggregates in memory at a time (128 MB in single precision)."""
+SAMPLES_PER_ENTRY = 10
+"""A covariance matrix needs at least so many samples for each of its rows."""
+RIDGE = 1e-2
+"""Added to the eigenvalues, relative to their mean: directions that hold nothing stay small."""
+
+
+def whitened_gram(
+    aggregates: NDArray[Any],
+    cohort_sizes: NDArray[np.float64] | None,
+    layer_shapes: Sequence[tuple[int, ...]],
+) -> NDArray[np.float64]:
+    """(rounds, rounds) inner products of the aggregates, less the clients' common mean, after whitening.
+
+    The common mean μ is estimated from A ≈ m μ with the `cohort_sizes` m (rounds,). Subtracting m μ leaves
+    P (G − 1 μ): the same participation, and updates without what they share. It needs the true sizes;
+    without them (None) nothing is subtracted. `layer_shapes` are the shapes
+    of the model's tensors in the order of the coordinates, output dimension first.
+    """
+    rounds = len(aggregates)
+    K = np.zeros((rounds, rounds))
+    for tile in _tiles(aggregates, layer_shapes):
+        centred = tile if cohort_sizes is None else _centred(tile, cohort_sizes.astype(np.float32))
+        flat = _whitened(centred).reshape(rounds, -1)
+        K += flat @ flat.T
+    return K
+
+
+def level_rounds(
+    K: NDArray[np.float64], cohort_sizes: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """K with rounds rescaled so that the energy per participant has no trend over time, and the scales (R,).
+
+    Updates grow or shrink as a model trains; a cubic in the logarithm is all that is taken out. The trace
+    becomes the number of rounds.
+    """
+    energy = np.diag(K) / np.maximum(cohort_sizes, 1)
+    used = energy > 0
+    time = np.linspace(-1, 1, len(K))
+    degree = min(3, max(int(used.sum()) // 10, 0))
+    trend = np.polynomial.Polynomial.fit(time[used], np.log(energy[used]), degree)
+    scale = np.exp(-0.5 * trend(time))
+    scale *= np.sqrt(len(K) / (np.diag(K) @ scale**2))
+    return K * np.outer(scale, scale), scale
+
+
+def outliers(
+    K: NDArray[np.float64], *, typical: int, times: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvalues above `times` the `typical`-th largest: by how much they exceed it, and their vectors.
+
+    (q,) and (R, q). What many updates share stands out of the spectrum, and says little about who took part.
+    """
+    values, vectors = np.linalg.eigh(K)
+    level = values[-min(typical, len(values))]
+    stand_out = values > times * level
+    return values[stand_out] - level, vectors[:, stand_out]
+
+
+def _tiles(
+    aggregates: NDArray[Any], layer_shapes: Sequence[tuple[int, ...]]
+) -> Iterator[NDArray[np.float32]]:
+    """(rounds, rows, columns) pieces of the layers, seen as matrices with one row per output."""
+    rounds, start = len(aggregates), 0
+    for shape in layer_shapes:
+        rows = shape[0] if shape else 1
+        columns = math.prod(shape[1:])
+        height = min(rows, LONGEST_SIDE)
+        width = min(columns, LONGEST_SIDE, max(1, TILE_ENTRIES // (rounds * height)))
+        layer = aggregates[:, start : start + rows * columns].reshape(rounds, rows, columns)
+        start += rows * columns
+        for top, left in itertools.product(range(0, rows, height), range(0, columns, width)):
+            yield in_memory(layer[:, top : top + height, left : left + width], aggregates, np.float32)
+
+
+def _centred(tile: NDArray[np.float32], sizes: NDArray[np.float32]) -> NDArray[np.float32]:
+    mean = np.tensordot(sizes / max(float(sizes @ sizes), 1.0), tile, axes=1)
+    return np.asarray(tile - sizes[:, None, None] * mean, dtype=np.float32)
+
+
+def _whitened(tile: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The tile with unit covariance along its rows and columns, or unit variances if samples are few."""
+    rounds, rows, columns = tile.shape
+    if min(rounds * columns / rows, rounds * rows / columns) < SAMPLES_PER_ENTRY or min(rows, columns) == 1:
+        sd = tile.std(axis=0)
+        return np.asarray(tile * np.divide(1, sd, out=np.zeros_like(sd), where=sd > 0))
+    by_row = tile.transpose(1, 0, 2).reshape(rows, -1)
+    by_row = _inverse_root(by_row @ by_row.T / by_row.shape[1]) @ by_row
+    by_column = by_row.reshape(rows, rounds, columns).transpose(1, 0, 2).reshape(-1, columns)
+    return np.asarray(by_column @ _inverse_root(by_column.T @ by_column / len(by_column))).reshape(tile.shape)
+
+
+def _inverse_root(covariance: NDArray[Any]) -> NDArray[np.float32]:
+    values, vectors = np.linalg.eigh(covariance.astype(np.float64))
+    values = np.maximum(values, 0) + RIDGE * max(float(values.mean()), 1e-30)
+    return np.asarray((vectors / np.sqrt(values)) @ vectors.T, dtype=np.float32)

@@ -1,0 +1,88 @@
+"""Who does work that falls into independent blocks: threads of this process, or a Ray cluster.
+
+A block's result depends on the block alone, so nothing depends on the number of workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, Literal, TypeVar, cast
+
+from pydantic import Field, NonNegativeInt
+
+from attacks.disaggregation.problem import ProblemError
+from fedsim.core.settings import BY_NAME, Settings
+
+_Shared = TypeVar("_Shared")
+_Block = TypeVar("_Block")
+_Result = TypeVar("_Result")
+
+
+class Threads(Settings):
+    """Threads of this process; they share its memory, and NumPy lets them run side by side.
+
+    `number` 0 means one for every core that this process may use.
+    """
+
+    name: Literal["threads"] = "threads"
+    number: NonNegativeInt = 0
+
+    def map(
+        self, work: Callable[[_Shared, _Block], _Result], shared: _Shared, blocks: Sequence[_Block]
+    ) -> Iterator[_Result]:
+        """work(shared, block) for every block, in their order."""
+        from threadpoolctl import threadpool_limits
+
+        if len(blocks) == 1:  # setting up would cost more than a small problem
+            yield work(shared, blocks[0])
+            return
+        workers = self.number or len(os.sched_getaffinity(0))
+        # A thread of the linear algebra's own per core would fight with ours; one each also fixes the
+        # order of summation, and so the bytes.
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+            yield from pool.map(lambda block: work(shared, block), blocks)
+
+
+class RayCluster(Settings):
+    """The tasks of a Ray cluster; what they share is put into its object store once.
+
+    `address` is the cluster's, or "local" for one that is started for this purpose.
+    """
+
+    name: Literal["ray"] = "ray"
+    address: str = "local"
+
+    def map(
+        self, work: Callable[[_Shared, _Block], _Result], shared: _Shared, blocks: Sequence[_Block]
+    ) -> Iterator[_Result]:
+        """work(shared, block) for every block, in their order."""
+        import ray
+
+        started = not ray.is_initialized()
+        if started:
+            try:
+                ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise ProblemError(f"workers.address is {self.address!r}: no Ray cluster: {error}") from error
+        try:
+            common, task = ray.put(shared), cast(Any, ray.remote(_alone))
+            pending = [task.remote(work, common, block) for block in blocks]
+            for result in pending:
+                yield ray.get(result)
+        finally:
+            if started:
+                ray.shutdown()
+
+
+def _alone(work: Callable[[_Shared, _Block], _Result], shared: _Shared, block: _Block) -> _Result:
+    """One block on one thread of linear algebra."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        return work(shared, block)
+
+
+BlockWorkers = Annotated[Threads | RayCluster, Field(discriminator="name"), BY_NAME]

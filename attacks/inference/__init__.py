@@ -1,0 +1,18 @@
+"""The attacks from updates to people that a scenario can choose from."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from attacks.inference.inversion.analytic import Analytic
+from attacks.inference.inversion.dlg import Dlg
+from attacks.inference.inversion.geiping import Geiping
+from attacks.inference.labels import LabelInference
+from attacks.inference.properties import PropertyInference
+from fedsim.core.settings import BY_NAME
+
+Inference = Annotated[
+    Dlg | Geiping | Analytic | LabelInference | PropertyInference, Field(discriminator="name"), BY_NAME
+]
+
+__all__ = ["Analytic", "Dlg", "Geiping", "Inference", "LabelInference", "PropertyInference"]

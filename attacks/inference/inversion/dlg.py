@@ -1,0 +1,133 @@
+"""Deep leakage from gradients (Zhu, Liu, Han 2019): images and labels whose gradient is the one observed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PositiveInt
+
+from attacks.inference.attack import Watch
+from attacks.inference.evidence import Evidence
+from attacks.inference.inversion.inversion import Inversion, as_pixels, share_of
+from attacks.inference.knowledge import Knowledge
+from fedsim.core.errors import UserError
+
+_SOLVED = 1e-12
+"""Relative squared distance of gradients at which there is nothing left to find."""
+_GLANCE = 20
+"""Iterations between two looks at the image."""
+
+
+class Dlg(Inversion):
+    """Joint optimisation of images and soft labels by L-BFGS: squared distance of gradients, restarts.
+
+    Needs full gradients, that is one step on all images, and a smooth activation to get far: the gradient
+    of a ReLU network jumps. In double precision, because L-BFGS stalls where rounding hides the slope.
+    """
+
+    name: Literal["dlg"] = "dlg"
+    iterations: PositiveInt = 300
+    restarts: PositiveInt = 3
+    """Further starts are made only if the gradient is not matched yet."""
+
+    def check(self, knowledge: Knowledge) -> None:
+        """A client's update has to be one step along its full gradient."""
+        work = knowledge.work
+        if work.local_epochs * work.batches_per_epoch > 1:
+            raise UserError(
+                f"attack.inference: dlg needs full gradients: expected clients.local_epochs = 1 and "
+                f"clients.batch_size of at least {work.images_per_round}, got {work.local_epochs} and "
+                f"{work.batch_size}"
+            )
+
+    def invert(
+        self, evidence: Evidence, row: int, knowledge: Knowledge, *, rng: np.random.Generator, watch: Watch
+    ) -> tuple[NDArray[np.float32], int]:
+        """All images behind the row: those of every client in the sum."""
+        objective = _Objective(evidence, row, knowledge)
+        best, smallest, spent = np.zeros(objective.size), np.inf, 0
+        for attempt in range(self.restarts):
+            point, distance, steps = self._descend(
+                objective, rng.normal(0, 0.5, objective.size), share_of(watch, attempt, self.restarts)
+            )
+            spent += steps
+            if distance < smallest:
+                best, smallest = point, distance
+            if smallest < _SOLVED:
+                break
+        return objective.inputs(best), spent
+
+    def _descend(
+        self, objective: _Objective, begin: NDArray[np.float64], watch: Watch
+    ) -> tuple[NDArray[np.float64], float, int]:
+        """L-BFGS from one start: where it ends, the distance there, and the iterations it took."""
+        from scipy.optimize import OptimizeResult, minimize
+
+        done = 0
+
+        def look(intermediate_result: OptimizeResult) -> None:
+            nonlocal done
+            done += 1
+            if done % _GLANCE == 0:
+                watch(done, self.iterations, as_pixels(objective.inputs(intermediate_result.x)))
+            if intermediate_result.fun < _SOLVED:
+                raise StopIteration
+
+        found = minimize(
+            objective,
+            begin,
+            jac=True,
+            method="L-BFGS-B",
+            callback=look,
+            options={
+                "maxiter": self.iterations, "maxfun": 3 * self.iterations, "maxcor": 50, "ftol": 0, "gtol": 0,
+            },
+        )  # fmt: skip
+        return found.x, float(found.fun), int(found.nit)
+
+
+class _Objective:
+    """Squared distance to the observed gradient over its squared length, with its slope."""
+
+    def __init__(self, evidence: Evidence, row: int, knowledge: Knowledge) -> None:
+        import torch
+
+        self._knowledge = knowledge
+        self._start = [torch.from_numpy(np.array(w)) for w in knowledge.layers(evidence.starts[row])]
+        # One step: the update is the gradient times the learning rate, to the other side.
+        self._target = [
+            torch.from_numpy(u.astype(np.float64)) for u in knowledge.layers(evidence.updates[row])
+        ]
+        self._length = sum(float((u**2).sum()) for u in self._target)
+        self.images = evidence.clients * knowledge.work.images_per_round
+        self._pixels = self.images * int(np.prod(knowledge.image_shape))
+        self.size = self._pixels + self.images * knowledge.classes
+
+    def inputs(self, point: NDArray[np.float64]) -> NDArray[np.float32]:
+        """The images among the variables."""
+        images = point[: self._pixels].reshape(self.images, *self._knowledge.image_shape)
+        return images.astype(np.float32)
+
+    def __call__(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        import torch
+
+        from attacks.inference.inversion.local_steps import simulated_update
+
+        knowledge = self._knowledge
+        variables = torch.from_numpy(point.copy()).requires_grad_()
+        images = variables[: self._pixels].reshape(self.images, *knowledge.image_shape)
+        labels = variables[self._pixels :].reshape(self.images, knowledge.classes).softmax(dim=1)
+        update = simulated_update(
+            knowledge.module,
+            self._start,
+            images,
+            labels,
+            work=knowledge.work,
+            batches=[torch.arange(self.images)],
+        )
+        pairs = zip(update, self._target, strict=True)
+        distance = torch.stack([((u - t) ** 2).sum() for u, t in pairs]).sum() / self._length
+        (slope,) = torch.autograd.grad(distance, variables)
+        return float(distance.detach()), slope.numpy()

@@ -1,0 +1,165 @@
+"""Inverting gradients (Geiping, Bauermeister, Dröge, Moeller 2020), with a client's local steps unrolled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from attacks.inference.attack import Watch
+from attacks.inference.evidence import Evidence
+from attacks.inference.inversion.inversion import Inversion, as_pixels, share_of
+from attacks.inference.knowledge import Knowledge
+from attacks.inference.labels import LabelInference, label_shares, reach
+from fedsim.training.local_work import LocalWork
+
+if TYPE_CHECKING:
+    import torch
+
+_GLANCE = 10
+"""Iterations between two looks at the images."""
+
+
+class Geiping(Inversion):
+    """Cosine distance of updates and total variation, signed Adam, pixels in their range, restarts.
+
+    The update is compared with that of a client who trains on the guessed images: all batches of all
+    epochs, unrolled. Nobody knows the order of a client's images, and a recovered update is a mean over
+    many orders, so every iteration draws one afresh; or a few `steps` on all images, which are nearer to that
+    mean than any order, stand for the batches. A sum of several clients is taken for one client with all
+    their images and as many steps; so is one that draws a part of its images in every round, because a
+    recovered update is a mean over many draws.
+    """
+
+    name: Literal["geiping"] = "geiping"
+    iterations: PositiveInt = 300
+    restarts: PositiveInt = 1
+    lr: PositiveFloat = 0.1
+    """Step of the optimiser in inputs, whose range is 2; a tenth of it after 3/8, 5/8 and 7/8 of the way."""
+    total_variation: NonNegativeFloat = 0.01
+    """Weight of the mean absolute difference of neighbouring pixels."""
+    steps: PositiveInt | None = None
+    """So many steps on all images, as long together as the client's, are unrolled instead of its batches."""
+    images: PositiveInt | None = None
+    """At most so many images are guessed at once, whatever a sum holds; all of them if not given."""
+    labels: Literal["inferred", "known"] = "inferred"
+
+    @property
+    def knows_labels(self) -> bool:
+        """Whether the scenario grants the label histograms of the images behind the evidence."""
+        return self.labels == "known"
+
+    def check(self, knowledge: Knowledge) -> None:
+        """Labels that are not known have to be inferred."""
+        if self.labels == "inferred":
+            LabelInference().check(knowledge)
+
+    def invert(
+        self, evidence: Evidence, row: int, knowledge: Knowledge, *, rng: np.random.Generator, watch: Watch
+    ) -> tuple[NDArray[np.float32], int]:
+        """The images of the attempt that matches the update best."""
+        count = evidence.clients * knowledge.work.dataset_size
+        count = min(count, self.images or count)
+        labels = self._labels(evidence, row, knowledge, count)
+        best, smallest = np.zeros((count, *knowledge.image_shape), dtype=np.float32), np.inf
+        for attempt in range(self.restarts):
+            look = share_of(watch, attempt, self.restarts)
+            begin = rng.normal(0, 0.03, best.shape).astype(np.float32)
+            images, distance = self._match(evidence, row, knowledge, begin, labels, rng=rng, watch=look)
+            if distance < smallest:
+                best, smallest = images, distance
+        return best, self.restarts * self.iterations
+
+    def _labels(self, evidence: Evidence, row: int, knowledge: Knowledge, count: int) -> NDArray[np.int64]:
+        """(count,) one label per image, in the shares that are known or inferred."""
+        if evidence.label_shares is None:
+            shares = label_shares(evidence.updates[row], evidence.starts[row], knowledge)
+        else:
+            shares = evidence.label_shares[row]
+        return np.repeat(np.arange(knowledge.classes), apportioned(shares, count))
+
+    def _match(
+        self,
+        evidence: Evidence,
+        row: int,
+        knowledge: Knowledge,
+        begin: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        *,
+        rng: np.random.Generator,
+        watch: Watch,
+    ) -> tuple[NDArray[np.float32], float]:
+        """Images from one start, and the cosine distance of their update to the observed one."""
+        import torch
+
+        from attacks.inference.inversion.local_steps import simulated_update
+
+        start = [torch.from_numpy(np.array(w)) for w in knowledge.layers(evidence.starts[row])]
+        target = [torch.from_numpy(np.array(u)) for u in knowledge.layers(evidence.updates[row])]
+        images, classes = torch.from_numpy(begin).requires_grad_(), torch.from_numpy(labels)
+        optimiser = torch.optim.Adam([images], lr=self.lr)
+        drops = [self.iterations * eighths // 8 for eighths in (3, 5, 7)]
+        schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, drops, gamma=0.1)
+        distances = []
+        for done in range(1, self.iterations + 1):
+            work, batches = self._training(len(labels), knowledge, rng)
+            update = simulated_update(knowledge.module, start, images, classes, work=work, batches=batches)
+            distance = cosine_distance(update, target)
+            loss = distance + self.total_variation * _variation(images)
+            (slope,) = torch.autograd.grad(loss, images)
+            images.grad = slope.sign()
+            optimiser.step()
+            schedule.step()
+            with torch.no_grad():
+                images.clamp_(-1, 1)
+            distances.append(float(distance.detach()))
+            if done % _GLANCE == 0 or done == self.iterations:
+                watch(done, self.iterations, as_pixels(images.detach().numpy()))
+        # Orders differ in how well they match by chance; the mean of the last ones does less.
+        return images.detach().numpy().copy(), float(np.mean(distances[-_GLANCE:]))
+
+    def _training(
+        self, count: int, knowledge: Knowledge, rng: np.random.Generator
+    ) -> tuple[LocalWork, list[torch.Tensor]]:
+        """The recipe of training and the positions of the images in each of its steps."""
+        import torch
+
+        work = knowledge.work
+        if self.steps is None:
+            return work, _batches(count, work, rng)
+        long = work.model_copy(update={"lr": reach(work) / self.steps, "momentum": 0.0})
+        return long, [torch.arange(count)] * self.steps
+
+
+def apportioned(shares: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """(classes,) whole numbers in these shares that sum to `count`: the largest remainders round up."""
+    exact = shares.astype(np.float64) / shares.sum() * count
+    whole = np.floor(exact).astype(np.int64)
+    short = count - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:short]] += 1
+    return np.asarray(whole)
+
+
+def cosine_distance(update: list[torch.Tensor], target: list[torch.Tensor]) -> torch.Tensor:
+    """1 - cosine of two updates that are given layer by layer."""
+    import torch
+
+    product = torch.stack([(u * t).sum() for u, t in zip(update, target, strict=True)]).sum()
+    lengths = [torch.stack([(u**2).sum() for u in side]).sum().sqrt() for side in (update, target)]
+    return 1 - product / (lengths[0] * lengths[1]).clamp_min(1e-30)
+
+
+def _variation(images: torch.Tensor) -> torch.Tensor:
+    """Mean absolute difference of neighbouring pixels, down and across."""
+    return images.diff(dim=2).abs().mean() + images.diff(dim=3).abs().mean()
+
+
+def _batches(count: int, work: LocalWork, rng: np.random.Generator) -> list[torch.Tensor]:
+    """Positions for every step of all epochs, each epoch in an order of its own."""
+    import torch
+
+    size = work.batch_size if count == work.images_per_round else -(-count // work.batches_per_epoch)
+    orders = [torch.from_numpy(rng.permutation(count)) for _ in range(work.local_epochs)]
+    return [batch for order in orders for batch in torch.split(order, size)]

@@ -1,0 +1,69 @@
+"""What the server knows beside its view, because it wrote it itself or because the scenario grants it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsim.models import Model
+from fedsim.training.local_work import LocalWork
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True, eq=False)
+class Auxiliary:
+    """Labelled images that no client trains on, such as the attacker could collect.
+
+    `images` (n, height, width, 3) uint8, `labels` (n,), `attributes` name → (n,) bool.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    attributes: Mapping[str, NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """The server's own architecture and recipe, and auxiliary images if the scenario grants any.
+
+    Clients train as `local_training.local_update` does: in training mode, on pixels scaled to [-1, 1], with
+    the mean cross-entropy of a batch.
+    """
+
+    model: Model
+    image_shape: tuple[int, int, int]
+    class_names: tuple[str, ...]
+    work: LocalWork
+    auxiliary: Auxiliary
+    notes: dict[Hashable, Any] = field(default_factory=dict)
+    """What an attack has worked out from the above alone, and need not work out for every evidence."""
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
+    @cached_property
+    def module(self) -> nn.Module:
+        """The network in training mode, as clients run it; its parameters are scratch."""
+        from fedsim.training.local_training import initial_model
+
+        return initial_model(self.model, self.image_shape, self.classes, np.random.default_rng(0)).train()
+
+    @cached_property
+    def layer_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the tensors that an update strings together."""
+        return tuple(tuple(p.shape) for p in self.module.parameters())
+
+    def layers(self, vector: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """A vector of parameters, or an update, as the tensors of the model."""
+        ends = np.cumsum([int(np.prod(shape)) for shape in self.layer_shapes])
+        pieces = np.split(vector, ends[:-1])
+        return [piece.reshape(shape) for piece, shape in zip(pieces, self.layer_shapes, strict=True)]

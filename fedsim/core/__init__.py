@@ -1,0 +1,1 @@
+"""The ground floor: settings, seeds, files, errors and progress. Imports nothing else of the project."""

@@ -1,0 +1,112 @@
+"""Files are written whole or not at all: beside their place first, then renamed into it.
+
+What stands in a file that is read may still be anything: it becomes what it should be, or a line about it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsim.core.errors import UserError
+
+_SUFFIX = ".fedsim-part"
+_WRONG_CONTENT = (OSError, ValueError, TypeError, EOFError, csv.Error, zipfile.BadZipFile)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a path to write to; it becomes `path` only if the block ends without an exception."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{_SUFFIX}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """A block that makes `what` of a file's content, and nothing else: what fails there is the content."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: not {what}: {error.filename} is missing") from error
+    except KeyError as error:
+        raise UserError(f"{path}: not {what}: {error.args[0]} is missing") from error
+    except _WRONG_CONTENT as error:
+        raise UserError(f"{path}: not {what}: {' '.join(str(error).split())}") from error
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """A block that makes or fills what the user chose as `--out`: what fails there is the choice."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
+
+
+def check_writable(folder: Path) -> None:
+    """An `OSError` if no file could be put there; the folder need not exist, and is not made.
+
+    One that exists may still refuse files: better to know before long work than after it.
+    """
+    while not folder.exists():
+        folder = folder.parent
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def leftovers(folder: Path) -> set[Path]:
+    """What killed processes were about to write in a folder and below."""
+    return set(folder.rglob(f".*{_SUFFIX}"))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole."""
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write indented JSON whole; NaN is refused, because JSON has none."""
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The table that a JSON file holds, which is `what` it should be."""
+    with reading(path, what):
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def write_npy(path: Path, array: np.ndarray[Any, Any]) -> None:
+    """Write one array whole."""
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        # The bytes of np.save, which does not say why a write failed, such as a full disk.
+        file.write(npy_header(array.dtype, array.shape))
+        file.write(np.ascontiguousarray(array).data)
+
+
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """What an .npy file begins with; the entries follow, row by row."""
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, description)
+    return header.getvalue()
+
+
+def write_npz(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
+    """Write named arrays whole; the same arrays give the same bytes (NumPy dates its entries 1980)."""
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)

@@ -1,0 +1,39 @@
+"""Picture files as arrays of pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedsim.core.errors import UserError
+
+
+def read_pictures(
+    files: Sequence[Path], height: int, width: int, fit: Callable[[Image.Image], Image.Image]
+) -> NDArray[np.uint8]:
+    """(n, height, width, 3): every file decoded to its last byte and brought to that size by `fit`.
+
+    A file that is truncated or no picture is a `UserError` that names it; so is a PNG with altered bytes. A
+    JPEG has no checksum to tell by. Pictures are converted to RGB.
+    """
+    pixels = np.empty((len(files), height, width, 3), dtype=np.uint8)
+    for target, file in zip(pixels, files, strict=True):
+        target[:] = _read(file, fit)
+    return pixels
+
+
+def _read(file: Path, fit: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
+    try:
+        with Image.open(file) as picture:
+            # Compares the checksums of a PNG, and leaves the file to be opened again. A JPEG has none.
+            picture.verify()
+        with Image.open(file) as picture:
+            return np.asarray(fit(picture.convert("RGB")), dtype=np.uint8)
+    # SyntaxError is what Pillow says about a broken PNG chunk.
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"data.path: {file} is damaged or no picture: {reason}") from error

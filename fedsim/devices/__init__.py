@@ -1,0 +1,1 @@
+"""The simulated devices: their Flower app, and who computes their updates."""

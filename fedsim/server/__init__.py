@@ -1,0 +1,1 @@
+"""The server: what it does with the one sum per round that reaches it."""

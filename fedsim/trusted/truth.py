@@ -1,0 +1,71 @@
+"""What really happened. Only scoring reads it; a linter keeps `attacks` and `analytics` away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsim.core.files import reading, write_npy
+
+if TYPE_CHECKING:
+    from fedsim.trusted.diary import Diary
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Who took part when, and what each client sent.
+
+    `participation` (rounds, clients) uint8: 1 where the client's update is part of the round's sum.
+    `updates` (clients, dim) float32: the mean of a client's updates over its rounds, the G of A = P G;
+    a client that never took part has a row of NaN.
+    """
+
+    participation: NDArray[np.uint8]
+    updates: NDArray[np.float32]
+
+    def save(self, folder: Path) -> None:
+        """Two arrays in a folder of their own."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_npy(folder / "participation.npy", self.participation)
+        write_npy(folder / "updates.npy", self.updates)
+
+    @classmethod
+    def load(cls, folder: Path) -> Truth:
+        """The truth as `save` left it."""
+        with reading(folder, "the truth of a run"):
+            return cls(
+                participation=np.load(folder / "participation.npy", allow_pickle=False),
+                updates=np.load(folder / "updates.npy", mmap_mode="r", allow_pickle=False),
+            )
+
+
+class TruthRecorder:
+    """Learns from the trusted aggregation whose updates are in which sum, and the rest from the devices."""
+
+    def __init__(self, rounds: int, clients: int, dim: int) -> None:
+        self.participation = np.zeros((rounds, clients), dtype=np.uint8)
+        """(rounds, clients), as far as recorded."""
+        self._dim = dim
+
+    def record(self, round_index: int, clients: Iterable[int]) -> None:
+        """Note whose updates went into a round's sum."""
+        self.participation[round_index, list(clients)] = 1
+
+    def truth(self, diaries: Iterable[Diary]) -> Truth:
+        """The whole truth, once every device has handed in its diary."""
+        rounds_of = self.participation.sum(axis=0, dtype=np.int64)
+        updates = np.full((len(rounds_of), self._dim), np.nan, dtype=np.float32)
+        for diary in diaries:
+            summed = int(rounds_of[diary.client])
+            if diary.rounds != summed:
+                raise RuntimeError(
+                    f"client {diary.client} sent {diary.rounds} updates, the sums hold {summed}"
+                )
+            if diary.total is not None and diary.rounds:
+                updates[diary.client] = diary.total / np.float32(diary.rounds)
+        return Truth(self.participation, updates)

@@ -1,0 +1,1 @@
+"""One scenario from its file to its report."""

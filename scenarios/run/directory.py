@@ -1,0 +1,171 @@
+"""Where the files of a run are."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from fedsim.core.errors import UserError
+from fedsim.core.files import check_writable, leftovers, reading, writing
+
+RESULT = "the result of a run"
+"""What `result.json` is called in messages."""
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The layout of a run's folder. Everything after the simulation is a function of these files."""
+
+    path: Path
+
+    @property
+    def scenario(self) -> Path:
+        """Every setting, defaults written out."""
+        return self.path / "scenario.toml"
+
+    @property
+    def settings(self) -> str:
+        """What stands in the scenario's file."""
+        with reading(self.scenario, "the scenario of a run"):
+            return self.scenario.read_text(encoding="utf-8")
+
+    @property
+    def transcript(self) -> Path:
+        """What the server stored: the sums, and one line per round."""
+        return self.path / "transcript"
+
+    @property
+    def counts(self) -> Path:
+        """What telemetry published."""
+        return self.path / "counts.csv"
+
+    @property
+    def truth(self) -> Path:
+        """What really happened; only scoring reads it."""
+        return self.path / "truth"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where an interrupted run goes on; a finished one has none. As secret as the truth."""
+        return self.path / "checkpoint.zip"
+
+    @property
+    def answers(self) -> Path:
+        """What devices answered to telemetry, before any release policy; no attack reads it."""
+        return self.truth / "answers.csv"
+
+    @property
+    def recovery(self) -> Path:
+        """What the attack made of transcript and counts."""
+        return self.path / "recovery.npz"
+
+    @property
+    def inference(self) -> Path:
+        """What the inference attacks guessed, a file for each of them."""
+        return self.path / "inference"
+
+    @property
+    def inference_truth(self) -> Path:
+        """What these guesses are compared with; only scoring reads it."""
+        return self.inference / "truth"
+
+    @property
+    def result(self) -> Path:
+        """Every figure of the run."""
+        return self.path / "result.json"
+
+    @property
+    def report(self) -> Path:
+        """One self-contained page."""
+        return self.path / "report.html"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run went to its end: its checkpoint is removed last of all."""
+        return self.result.exists() and not self.checkpoint.exists()
+
+    @classmethod
+    def create(cls, path: Path, *, replace: bool) -> RunDirectory:
+        """An empty run directory; one that holds a run already is replaced only when asked to."""
+        directory = cls(path)
+        # Anybody's own scenario may be called scenario.toml, too.
+        holds_run = directory.scenario.exists() and directory.transcript.exists()
+        present = directory._present()
+        if not holds_run and present:
+            raise UserError(f"{path} exists and is not a run: choose another --out")
+        if holds_run and not replace:
+            if not directory.is_finished:
+                raise UserError(
+                    f"{path} holds an interrupted run: add --resume to continue it, or --force to replace it"
+                )
+            raise UserError(f"{path} already holds a run: choose another --out, or add --force to replace it")
+        if holds_run and (strangers := present - directory._files()):
+            raise UserError(
+                f"--force: {path} holds {min(strangers).name} beside a run, which would be lost: "
+                "move it away, or choose another --out"
+            )
+        with writing(path):
+            check_writable(path)
+            path.mkdir(parents=True, exist_ok=True)
+            for file in list(path.iterdir()):
+                if file.is_dir() and not file.is_symlink():
+                    shutil.rmtree(file)
+                else:
+                    file.unlink()
+        return directory
+
+    def _files(self) -> set[Path]:
+        """All that a run leaves in its folder."""
+        return {
+            self.scenario,
+            self.transcript,
+            self.counts,
+            self.truth,
+            self.checkpoint,
+            self.recovery,
+            self.inference,
+            self.result,
+            self.report,
+        }
+
+    def _present(self) -> set[Path]:
+        """What is there already, but for what a killed process was about to write."""
+        if not self.path.exists():
+            return set()
+        return set(self.path.iterdir()) - leftovers(self.path) if self.path.is_dir() else {self.path}
+
+    @classmethod
+    def resume(cls, path: Path, scenario: str) -> RunDirectory:
+        """The directory of a run of the scenario with this text, interrupted or finished; else a new one."""
+        directory = cls(path)
+        if not directory.scenario.exists():
+            return cls.create(path, replace=False)
+        for theirs, ours in zip_longest(directory.settings.splitlines(), scenario.splitlines()):
+            if theirs != ours:
+                raise UserError(
+                    f"--resume: {path} holds a run of another scenario, "
+                    f"with the line {theirs or ''!r} instead of {ours or ''!r}"
+                )
+        with writing(path):
+            check_writable(path)
+            for leftover in leftovers(path):
+                leftover.unlink()
+        return directory
+
+    @classmethod
+    def open(cls, path: Path, *, attacked: bool = False) -> RunDirectory:
+        """The directory of a finished run; what the attack wrote is there too if `attacked` asks for it."""
+        directory = cls(path)
+        needs = [
+            directory.scenario,
+            directory.transcript,
+            directory.counts,
+            directory.truth,
+            directory.result,
+        ]
+        for needed in [*needs, directory.recovery] if attacked else needs:
+            if not needed.exists():
+                raise UserError(f"{path} is not a finished run: {needed.name} is missing")
+        return directory

@@ -1,0 +1,90 @@
+"""A scenario as an ordinary Flower app: what `flwr run .` starts, on any of Flower's runtimes.
+
+`[tool.flwr.app]` in `pyproject.toml` names the two apps below. Server and devices live in processes that
+know nothing but the run config, so each makes its part of the world from the scenario named there. What is
+heavy is imported where it runs: Flower starts a new process for every message to a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedsim.core.settings import Settings
+from scenarios.run.scenario import Scenario, find_scenario, load_scenario
+
+if TYPE_CHECKING:
+    from scenarios.run.world import World
+
+
+class RunConfig(Settings):
+    """The run config of the app: the same choices as the options of `fedsim run`."""
+
+    scenario: str
+    """A TOML file, or a name from the library; a path is read by the server and by every device."""
+    overrides: str
+    """`KEY=VALUE` settings, separated by semicolons."""
+    out: str
+    """The run's folder, which the server writes; `runs/NAME` if empty."""
+    force: bool
+    """Replace the run that the folder holds."""
+
+    @classmethod
+    def of(cls, context: Context) -> RunConfig:
+        """The run config that Flower hands to this process."""
+        return cls.model_validate(context.run_config)
+
+    def load(self) -> Scenario:
+        """The scenario, with its overrides."""
+        overrides = [override.strip() for override in self.overrides.split(";") if override.strip()]
+        return load_scenario(find_scenario(self.scenario), overrides)
+
+    @property
+    def folder(self) -> Path:
+        """Where the run goes."""
+        return Path(self.out or Path("runs") / find_scenario(self.scenario).stem)
+
+
+@dataclass(frozen=True)
+class GivenGrid:
+    """The runtime for a process that Flower has started to be the server: its grid is there already."""
+
+    grid: Grid
+    context: Context
+
+    def run(self, server_app: ServerApp, world: World) -> None:
+        """Run a federation to its end."""
+        server_app(self.grid, self.context)
+
+
+server_app = ServerApp()
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Simulate, attack, score and report, as `fedsim run` does."""
+    from scenarios.run.directory import RunDirectory
+    from scenarios.run.runner import run_scenario
+    from scenarios.run.world import World
+
+    config = RunConfig.of(context)
+    world = World.prepare(config.load())
+    directory = RunDirectory.create(config.folder, replace=config.force)
+    run_scenario(world, directory, engine=GivenGrid(grid, context))
+
+
+class _DeviceApp(ClientApp):
+    """Answers a message as the devices' app of the run config's scenario."""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        from scenarios.run.apps import app_in_this_process
+
+        return app_in_this_process(RunConfig.of(context).load().to_toml())(message, context)
+
+
+client_app = _DeviceApp()

@@ -1,0 +1,170 @@
+"""The evidence of every column: what a server without the attack, with it, or with a perfect one holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attacks.disaggregation import UNKNOWN, Recovery
+from attacks.inference.evidence import Evidence
+from attacks.view import AttackerView
+from fedsim.core.seeds import Stage, stream
+from fedsim.devices.client import defended_update
+from fedsim.training.local_training import FlatModel, as_input, initial_model, local_update
+from fedsim.trusted.truth import Truth
+from scenarios.run.server import sent_models
+from scenarios.run.world import World
+
+Vectors = NDArray[np.float32]
+
+
+def recovered_evidence(recovery: Recovery, sent: Vectors, positions: NDArray[np.int64]) -> Evidence:
+    """What disaggregation found out about the clients at these positions of the recovery.
+
+    Each update is a mean over the rounds of its client, and so is the model that it started from.
+    """
+    columns = np.where(recovery.participation == UNKNOWN, 0, recovery.participation)[:, positions]
+    return Evidence(recovery.updates[positions], _mean_starts(sent, columns))
+
+
+def _mean_starts(sent: Vectors, columns: NDArray[np.uint8]) -> Vectors:
+    """(K, dim) mean of the models that were sent in the rounds of each of the `columns` (rounds, K)."""
+    if sent.strides[0] == 0:
+        return np.broadcast_to(sent[0], (columns.shape[1], sent.shape[1]))
+    share = columns / np.maximum(1, columns.sum(axis=0))
+    return np.asarray(share.T @ sent, dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Evidence, and who is behind each of its rows, which only scoring may know."""
+
+    evidence: Evidence
+    members: list[NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The evidence about the clients under attack, column by column.
+
+    `positions` (n,) are the clients' places in the recovery. Whoever is to be attacked has taken part;
+    clients with a recovered update come first.
+    """
+
+    world: World
+    view: AttackerView
+    recovery: Recovery
+    truth: Truth
+    positions: NDArray[np.int64]
+
+    @classmethod
+    def choose(
+        cls, world: World, view: AttackerView, recovery: Recovery, truth: Truth, targets: int | None
+    ) -> Columns:
+        """The first so many clients with a recovered update, and others if these are not enough."""
+        took_part = truth.participation[:, recovery.clients.astype(np.int64)].any(axis=0)
+        candidates = np.flatnonzero(took_part)
+        resolved = np.isfinite(recovery.updates[candidates]).all(axis=1)
+        order = np.concatenate((candidates[resolved], candidates[~resolved]))
+        return cls(world, view, recovery, truth, np.sort(order[: targets or len(order)]))
+
+    @property
+    def clients(self) -> NDArray[np.int64]:
+        """(n,) whom the attack is after."""
+        return self.recovery.clients[self.positions].astype(np.int64)
+
+    @property
+    def resolved(self) -> NDArray[np.bool_]:
+        """(n,) who of them has a recovered update; only they are in the `disaggregated` column."""
+        return np.asarray(np.isfinite(self.recovery.updates[self.positions]).all(axis=1))
+
+    @cached_property
+    def sent(self) -> Vectors:
+        """(rounds, dim) the models that the server sent."""
+        return sent_models(self.world, self.view.transcript)
+
+    def disaggregated(self) -> Column:
+        """The recovered updates of those who have one."""
+        evidence = recovered_evidence(self.recovery, self.sent, self.positions[self.resolved])
+        return Column(evidence, [np.array([k]) for k in self.clients[self.resolved]])
+
+    def oracle(self) -> Column:
+        """The true mean updates: what a perfect disaggregation would give."""
+        starts = _mean_starts(self.sent, self.truth.participation[:, self.clients])
+        evidence = Evidence(np.array(self.truth.updates[self.clients]), starts)
+        return Column(evidence, [np.array([k]) for k in self.clients])
+
+    def aggregate(self) -> Column:
+        """For every client the sum of a round that it took part in, with a cohort of the usual size."""
+        sizes = self.view.transcript.cohort_sizes
+        usual = int(np.median(sizes[sizes > 0]))
+        took_part = self.truth.participation[:, self.clients] == 1
+        distance = np.where(took_part, np.abs(sizes - usual)[:, None], len(self.world.owned) + 1)
+        rounds = distance.argmin(axis=0)
+        means = self.view.transcript.aggregates[rounds] / sizes[rounds, None].astype(np.float32)
+        members = [np.flatnonzero(self.truth.participation[r]) for r in rounds]
+        return Column(Evidence(means, self.sent[rounds], usual), members)
+
+    def cohort(self, size: int, others: NDArray[np.int64]) -> Column:
+        """What a sum of a cohort of that size would show: every client with random `others`.
+
+        Defences of updates and of sums apply. With size 1 that is one update of one round, which a server
+        without secure aggregation gets: nobody has summed it, or put noise on a sum.
+        """
+        rng = stream(self.world.scenario.seed, Stage.SCORING, size)
+        members = [
+            np.array([k, *rng.choice(others[others != k], size - 1, replace=False)]) for k in self.clients
+        ]
+        means = [self._first_sum(row, rng) / np.float32(size) for row in members]
+        starts = np.broadcast_to(self.world.start, (len(members), len(self.world.start)))
+        return Column(Evidence(np.array(means, dtype=np.float32), starts, size), members)
+
+    def _first_sum(self, members: NDArray[np.int64], rng: np.random.Generator) -> Vectors:
+        total = np.sum([self._first_update(int(k)) for k in members], axis=0)
+        if len(members) > 1:
+            for defence in self.world.scenario.defences:
+                total = defence.on_sum(total, rng)
+        return np.asarray(total, dtype=np.float32)
+
+    @cached_property
+    def _updates(self) -> dict[int, Vectors]:
+        return {}
+
+    def _first_update(self, client: int) -> Vectors:
+        """The update that a client makes if it is invited to the first round."""
+        if client not in self._updates:
+            self._updates[client] = single_update(self.world, client)
+        return self._updates[client]
+
+
+def single_update(world: World, client: int, round_index: int = 0) -> Vectors:
+    """What a device sends of the first model, with the batches and the defences' randomness of that round."""
+    scenario, mine = world.scenario, world.owned[client]
+    scratch = FlatModel(
+        initial_model(scenario.model, world.data.image_shape, len(world.data.class_names), _scratch_rng())
+    )
+    update = local_update(
+        scratch,
+        world.start,
+        images=as_input(world.data.train_images[mine]),
+        labels=torch.from_numpy(world.data.train_labels[mine]),
+        settings=scenario.clients,
+        rng=stream(scenario.seed, Stage.CLIENT, client, round_index),
+    )
+    return defended_update(
+        update,
+        world.start,
+        scenario.defences,
+        seed=scenario.seed,
+        client=client,
+        round_index=round_index,
+    )
+
+
+def _scratch_rng() -> np.random.Generator:
+    """For parameters that are overwritten before anybody looks."""
+    return np.random.default_rng(0)

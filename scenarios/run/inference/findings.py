@@ -1,0 +1,88 @@
+"""What an inference attack guessed in every column, beside the truth: all that scores and pictures need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.inference.attack import Kind
+from fedsim.core.files import reading, write_npz
+from scenarios.run.directory import RunDirectory
+
+COHORT = "cohort_"
+"""Begins the name of a column that stands for sums of cohorts of some size, such as `cohort_10`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The guesses of one entry about n clients.
+
+    `clients` (n,) and `resolved` (n,) say about whom, and who of them has a recovered update. `guesses`
+    maps a column to an array with a row for every client, or for every resolved one in `disaggregated`;
+    `truth` holds what the guesses are compared with, in arrays that depend on the kind of attack.
+    """
+
+    key: str
+    kind: Kind
+    clients: NDArray[np.int64]
+    resolved: NDArray[np.bool_]
+    guesses: Mapping[str, NDArray[np.float32]]
+    truth: Mapping[str, NDArray[Any]]
+
+    def about(self, column: str) -> NDArray[np.int64]:
+        """The places in `clients` of those whom the rows of a column are about."""
+        return np.flatnonzero(self.resolved) if column == "disaggregated" else np.arange(len(self.clients))
+
+    def save(self, directory: RunDirectory) -> None:
+        """Guesses among the attack's files, the truth apart from them, and from that of the training.
+
+        Runs may share a training, and have different clients under attack.
+        """
+        for folder in (directory.inference, directory.inference_truth):
+            folder.mkdir(parents=True, exist_ok=True)
+        about = json.dumps({"key": self.key, "kind": self.kind})
+        write_npz(
+            directory.inference / f"{self.key}.npz",
+            about=np.array(about),
+            clients=self.clients,
+            resolved=self.resolved,
+            **self.guesses,
+        )
+        write_npz(directory.inference_truth / f"{self.key}.npz", **self.truth)
+
+    @classmethod
+    def load(cls, directory: RunDirectory, key: str) -> Findings:
+        """Findings as `save` left them."""
+        with reading(directory.inference, "the guesses of a run"):
+            with np.load(directory.inference / f"{key}.npz", allow_pickle=False) as file:
+                guesses = {name: file[name] for name in file.files}
+            with np.load(directory.inference_truth / f"{key}.npz", allow_pickle=False) as file:
+                truth = {name: file[name] for name in file.files}
+            about = json.loads(str(guesses.pop("about")))
+            clients, resolved = guesses.pop("clients"), guesses.pop("resolved")
+            return cls(about["key"], about["kind"], clients, resolved, guesses, truth)
+
+
+def in_columns(name: str, values: Mapping[str, float | None]) -> dict[str, Any]:
+    """A figure of a result: its columns under `name`, those of cohorts, if any, under `name_by_cohort`."""
+    cohorts = {column: value for column, value in values.items() if column.startswith(COHORT)}
+    figure: dict[str, Any] = {name: {c: v for c, v in values.items() if c not in cohorts}}
+    if cohorts:
+        figure[f"{name}_by_cohort"] = {c.removeprefix(COHORT): v for c, v in cohorts.items()}
+    return figure
+
+
+def mean_of(values: NDArray[Any]) -> float | None:
+    """The mean, or None where a column is empty: JSON has no NaN."""
+    return float(np.mean(values)) if len(values) else None
+
+
+def each_column(findings: Findings) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64]]]:
+    """Column, its guesses, and the places of the clients that its rows are about."""
+    for column, guess in findings.guesses.items():
+        yield column, guess, findings.about(column)

@@ -1,0 +1,137 @@
+"""Runs the inference attacks of a scenario on every column, and keeps what they guess in files."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attacks.disaggregation import Recovery
+from attacks.inference.attack import Guesses, InferenceAttack, Watch
+from attacks.inference.evidence import Evidence
+from attacks.view import AttackerView
+from fedsim.core.progress import Progress, silent
+from fedsim.core.seeds import Stage, stream
+from fedsim.trusted.truth import Truth
+from scenarios.run.directory import RunDirectory
+from scenarios.run.inference.columns import Column, Columns
+from scenarios.run.inference.findings import COHORT, Findings
+from scenarios.run.inference.judges import JUDGES
+from scenarios.run.inference.labels import label_histograms
+from scenarios.run.inference.pictures import save_contact_sheet
+from scenarios.run.world import World
+
+Bar = Callable[[str], Progress]
+"""Makes a labelled progress bar."""
+
+
+def no_bar(label: str) -> Progress:
+    """Nobody watches."""
+    return silent
+
+
+def run_inference(
+    world: World,
+    directory: RunDirectory,
+    view: AttackerView,
+    recovery: Recovery,
+    truth: Truth,
+    *,
+    bar: Bar = no_bar,
+) -> dict[str, Any]:
+    """The parts of a result that the scenario's inference attacks add; their guesses go to files."""
+    # As for the clients: networks are small, and one thread gives the same digits on every machine.
+    torch.set_num_threads(1)
+    result: dict[str, Any] = {}
+    for number, (key, attack) in enumerate(entries(world.scenario.attack.inference)):
+        rng = stream(world.scenario.seed, Stage.ATTACK, number)
+        columns = Columns.choose(world, view, recovery, truth, attack.targets)
+        score: dict[str, Any] = {
+            "clients": len(columns.clients),
+            "resolved": int(columns.resolved.sum()),
+        }
+        # Where nobody ever took part there is nobody to attack, and no figure.
+        if len(columns.clients):
+            findings, effort = _attack(attack, key, columns, directory, rng=rng, progress=bar(key))
+            findings.save(directory)
+            score |= {**JUDGES[attack.kind].score(findings), **effort}
+        if attack.kind == "inversion":
+            result.setdefault("inversion", {})[key] = score
+        else:
+            result[key] = score
+    return result
+
+
+def entries(attacks: Iterable[InferenceAttack]) -> Iterable[tuple[str, InferenceAttack]]:
+    """Every attack with its key in files and results: its name, numbered from the second of a name on."""
+    seen: Counter[str] = Counter()
+    for attack in attacks:
+        seen[attack.name] += 1
+        yield attack.name if seen[attack.name] == 1 else f"{attack.name}_{seen[attack.name]}", attack
+
+
+def _attack(
+    attack: InferenceAttack,
+    key: str,
+    columns: Columns,
+    directory: RunDirectory,
+    *,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> tuple[Findings, dict[str, Any]]:
+    """The attack on every column, which it cannot tell apart; and what that cost."""
+    world, judge = columns.world, JUDGES[attack.kind]
+    others = judge.companions(world, attack)
+    # The oracle comes after the attack: nothing that was worked out from the truth can help it.
+    made: dict[str, Callable[[], Column]] = {
+        "disaggregated": columns.disaggregated,
+        "aggregate": columns.aggregate,
+        "oracle": columns.oracle,
+        **{f"{COHORT}{size}": partial(columns.cohort, size, others) for size in attack.cohorts},
+    }
+    guesses: dict[str, NDArray[np.float32]] = {}
+    effort: dict[str, dict[str, float]] = {"cohort_size": {}, "seconds": {}, "iterations": {}}
+    # Every column draws the same random numbers, so that they differ in nothing but their evidence.
+    seed = int(rng.integers(2**63))
+    for step, (name, column) in enumerate(made.items()):
+        began, evidence = time.perf_counter(), _granted(attack, world, column())
+        found = Guesses(np.zeros(0, dtype=np.float32))
+        if len(evidence):
+            watch = _watch(progress, step, len(made), directory.inference / f"{key}_now.png")
+            found = attack.infer(evidence, world.knowledge, rng=np.random.default_rng(seed), watch=watch)
+        guesses[name] = found.values
+        effort["cohort_size"][name] = evidence.clients
+        effort["seconds"][name] = time.perf_counter() - began
+        effort["iterations"][name] = found.iterations
+    progress(len(made) * 1000, len(made) * 1000)
+    if not len(guesses["disaggregated"]):
+        guesses["disaggregated"] = np.zeros((0, *guesses["oracle"].shape[1:]), dtype=np.float32)
+    truth = judge.truth(world, columns.clients, attack)
+    return Findings(key, attack.kind, columns.clients, columns.resolved, guesses, truth), effort
+
+
+def _granted(attack: InferenceAttack, world: World, column: Column) -> Evidence:
+    """The evidence of a column, with the label histograms if the scenario grants them."""
+    if not attack.knows_labels:
+        return column.evidence
+    shares = [label_histograms(world, members).mean(axis=0) for members in column.members]
+    return replace(column.evidence, label_shares=np.array(shares, dtype=np.float32))
+
+
+def _watch(progress: Progress, step: int, steps: int, picture: Path) -> Watch:
+    """Moves the bar through one column of several, and keeps the latest images in a file."""
+
+    def watch(done: int, total: int, images: NDArray[np.float32] | None = None) -> None:
+        progress(step * 1000 + 1000 * done // max(1, total), steps * 1000)
+        if images is not None:
+            save_contact_sheet(images, picture)
+
+    return watch

@@ -1,0 +1,121 @@
+"""The report of a run: one self-contained HTML page, pictures included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation import Recovery
+from fedsim.trusted.truth import Truth
+from scenarios.pages import INK, INVENTED, MISSED, PAPER, UNKNOWN, image, render
+from scenarios.run.inference.figures import COLUMNS, figures
+from scenarios.run.inference.findings import Findings
+from scenarios.run.inference.judges import JUDGES
+from scenarios.run.scoring import named, update_cosines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def render_report(
+    *,
+    settings: str,
+    result: Mapping[str, Any],
+    recovery: Recovery,
+    truth: Truth,
+    findings: Sequence[Findings] = (),
+) -> str:
+    """The page for a run: its settings (TOML), its figures, and what was recovered, true or inferred."""
+    if result["disaggregation"]["pseudonymous"]:
+        recovery = named(recovery, truth)
+    position = recovery.clients.astype(np.int64)
+    P, guess = truth.participation[:, position], recovery.participation
+    cosines = update_cosines(recovery.updates, truth.updates[position])
+    return render(
+        "report.html.j2",
+        result=result,
+        settings=settings,
+        matrices=image(_draw_matrices(P, guess)),
+        similarities=image(_draw_similarities(cosines, result["disaggregation"]["baselines"])),
+        clients=_client_rows(recovery, P, cosines),
+        columns=COLUMNS,
+        figures=figures(result),
+        pictures={found.key: image(JUDGES[found.kind].draw(found)) for found in findings},
+    )
+
+
+def _client_rows(
+    recovery: Recovery, P: NDArray[np.uint8], cosines: NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": recovery.clients[k],
+            "outcome": str(recovery.outcome[k]),
+            "confidence": recovery.confidence[k],
+            "reason": str(recovery.reason[k]),
+            "rounds": int(P[:, k].sum()),
+            "wrong": int((recovery.participation[:, k] != P[:, k]).sum()),
+            "cosine": cosines[k],
+        }
+        for k in range(len(recovery.clients))
+    ]
+
+
+def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:
+    """True matrix, recovered matrix and their difference, clients across and rounds down."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    unknown = guess > 1
+    recovered = np.where(unknown, 2, guess)
+    # 0 both agree, 1 missed, 2 invented, 3 nothing recovered
+    difference = np.where(unknown, 3, np.where(guess < P, 1, np.where(guess > P, 2, 0)))
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    pictures: Sequence[tuple[str, NDArray[Any], list[str]]] = (
+        ("true participation", P, [PAPER, INK]),
+        ("recovered from sums and counts", recovered, [PAPER, INK, UNKNOWN]),
+        ("difference", difference, ["white", MISSED, INVENTED, UNKNOWN]),
+    )
+    for axes, (title, matrix, colours) in zip(figure.subplots(1, 3, sharey=True), pictures, strict=True):
+        axes.imshow(
+            matrix,
+            cmap=ListedColormap(colours),
+            vmin=0,
+            vmax=len(colours) - 1,
+            aspect="auto",
+            interpolation="nearest",
+        )
+        axes.set_title(title, fontsize=11)
+        axes.set_xlabel("client")
+        axes.locator_params(integer=True)
+    figure.axes[0].set_ylabel("round")
+    names = ("missed", "invented", "nothing recovered")
+    patches = [Patch(color=c, label=n) for c, n in zip((MISSED, INVENTED, UNKNOWN), names, strict=True)]
+    # Not inside the picture, where it would hide errors.
+    figure.legend(handles=patches, fontsize=8, loc="outside lower right", ncols=3)
+    return figure
+
+
+def _draw_similarities(cosines: NDArray[np.float64], baselines: Mapping[str, float]) -> Figure:
+    """Per client, how close the recovered update is to the true one, between the two baselines."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 2.8), layout="constrained")
+    axes = figure.subplots()
+    axes.bar(np.arange(len(cosines)), np.nan_to_num(cosines), color=INK, width=0.8)
+    axes.axhline(baselines["oracle_update_cosine"], color=INVENTED, label="oracle: who took part is known")
+    axes.axhline(
+        baselines["aggregate_update_cosine"], color=MISSED, ls="--", label="mean aggregate: no attack"
+    )
+    axes.set(
+        xlabel="client",
+        ylabel="cosine",
+        xlim=(-0.8, len(cosines) - 0.2),
+        ylim=(min(0, np.nanmin([0, *cosines])), 1.05),
+    )
+    axes.legend(fontsize=8, loc="lower right")
+    return figure

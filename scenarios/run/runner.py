@@ -1,0 +1,191 @@
+"""A scenario from its file to its report: the whole story on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from analytics.report import ParticipationReport
+from attacks.disaggregation import NotFiniteError, Recovery
+from attacks.view import AttackerView
+from fedsim.core.errors import UserError
+from fedsim.core.files import read_json, write_json, write_text
+from fedsim.core.progress import Progress, silent
+from fedsim.core.seeds import Stage, stream
+from fedsim.trusted.truth import Truth
+from scenarios.cpu import cpu_seconds
+from scenarios.run.costs import messages_per_round, score_cohorts, score_counts
+from scenarios.run.directory import RESULT, RunDirectory
+from scenarios.run.engines import Engine, Runtime
+from scenarios.run.inference.figures import figures
+from scenarios.run.inference.findings import Findings
+from scenarios.run.inference.run import Bar, no_bar, run_inference
+from scenarios.run.report import render_report
+from scenarios.run.scenario import Scenario
+from scenarios.run.scoring import named, score_disaggregation
+from scenarios.run.simulate import diverged, simulate, simulate_rounds
+from scenarios.run.world import World
+
+Result = Mapping[str, Any]
+"""Everything that `result.json` holds."""
+
+HONEST = ("simulation", "training", "analytics", "defences", "cohorts", "messages")
+"""The sections that no attack changes."""
+
+
+def run_scenario(
+    world: World,
+    directory: RunDirectory,
+    *,
+    engine: Runtime = Engine.INLINE,
+    training: Progress = silent,
+    solving: Progress = silent,
+    inferring: Bar = no_bar,
+) -> Result:
+    """Simulate, attack, score and report; every arrow after the simulation reads files only.
+
+    A run that was interrupted goes on from its checkpoint, which is there until everything else is.
+    """
+    honest = train_run(world, directory, engine=engine, training=training)
+    published = publish(world.scenario, directory)
+    result = attack_run(
+        world.scenario,
+        directory,
+        {**honest, "analytics": published},
+        world=world,
+        solving=solving,
+        inferring=inferring,
+    )
+    directory.checkpoint.unlink(missing_ok=True)
+    return result
+
+
+def train_run(
+    world: World, directory: RunDirectory, *, engine: Runtime = Engine.INLINE, training: Progress = silent
+) -> Result:
+    """Simulate only: leave transcript, truth and answers, and return what nothing later changes."""
+    write_text(directory.scenario, world.scenario.to_toml())
+    simulation = simulate(world, directory, engine, training)
+    return {
+        "simulation": {
+            "seconds": simulation.seconds,
+            "rounds": world.scenario.federation.rounds,
+            "void_rounds": simulation.void_rounds,
+            "data": world.data.fingerprint,
+        },
+        "training": {"test_accuracy": simulation.test_accuracy},
+        **_costs(world, directory),
+    }
+
+
+def train_rounds(world: World, directory: RunDirectory, until: int, *, engine: Runtime) -> None:
+    """The first `until` rounds of that; `train_run` goes on from there."""
+    write_text(directory.scenario, world.scenario.to_toml())
+    simulate_rounds(world, directory, until, engine)
+
+
+def publish(scenario: Scenario, directory: RunDirectory) -> Result:
+    """Put the devices' answers through the release policies; what these state, and what became of counts."""
+    answers = ParticipationReport.read_csv(directory.answers)
+    counts, statements = scenario.analytics.publish(answers, scenario.seed)
+    counts.write_csv(directory.counts)
+    return {
+        "release": list(statements),
+        **score_counts(counts, Truth.load(directory.truth)),
+    }
+
+
+def attack_run(
+    scenario: Scenario,
+    directory: RunDirectory,
+    honest: Result,
+    *,
+    world: World | None = None,
+    solving: Progress = silent,
+    inferring: Bar = no_bar,
+) -> Result:
+    """Attack the transcript of a run, score what comes out against the truth, and write it all down.
+
+    Disaggregation needs nothing but the run's files. Inference needs the scenario's `world`, whose images
+    the guesses are compared with, the data of the training; it is made anew if it is not given.
+    """
+    if world is None and scenario.attack.inference:
+        world = World.prepare(scenario)
+    # Runs that are older than this check do not say what they were trained on.
+    if world is not None and honest["simulation"].get("data") not in (None, world.data.fingerprint):
+        raise UserError(
+            f"{directory.path} was trained on other data than there are now, and what is inferred from its "
+            "updates cannot be compared with them: put those back, or run it anew"
+        )
+    view = AttackerView.load(directory.transcript, directory.counts)
+    strangers = set(view.counts.clients.tolist()) - set(range(scenario.federation.clients))
+    if strangers:
+        raise UserError(f"{directory.counts}: {min(map(str, strangers))} is no client of this run")
+    before = cpu_seconds()
+    try:
+        recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
+    except NotFiniteError as error:
+        raise diverged(directory, error.row) from error
+    spent = cpu_seconds() - before
+    recovery.save(directory.recovery)
+
+    truth = Truth.load(directory.truth)
+    result: dict[str, Any] = {
+        "title": scenario.title,
+        "seed": scenario.seed,
+        **honest,
+        "disaggregation": {
+            **score_disaggregation(recovery, truth, view.transcript, view.counts),
+            "cpu_seconds": spent,
+        },
+    }
+    if world is not None and scenario.attack.inference:
+        before = cpu_seconds()
+        if result["disaggregation"]["pseudonymous"]:
+            # The same updates in another order, so that scoring knows whose they are; attacks see no names.
+            recovery = named(recovery, truth)
+        result |= run_inference(world, directory, view, recovery, truth, bar=inferring)
+        result["inference"] = {"cpu_seconds": cpu_seconds() - before}
+    write_text(directory.scenario, scenario.to_toml())
+    write_json(directory.result, result)
+    write_report(directory)
+    return result
+
+
+def _costs(world: World, directory: RunDirectory) -> Result:
+    """What each defence says about itself, and what cohorts and messages it leads to."""
+    truth, answers = Truth.load(directory.truth), ParticipationReport.read_csv(directory.answers)
+    cohorts = score_cohorts(truth)
+    return {
+        "defences": [d.statement(cohorts["rounds_per_client"]["most"]) for d in world.scenario.defences],
+        "cohorts": cohorts,
+        "messages": messages_per_round(world, answers),
+    }
+
+
+def honest_part(directory: RunDirectory) -> Result:
+    """The figures of a saved run that no attack changes."""
+    saved = read_result(directory)
+    return {section: saved[section] for section in HONEST}
+
+
+def read_result(directory: RunDirectory) -> Result:
+    """The saved figures of a run."""
+    result = read_json(directory.result, RESULT)
+    for section in (*HONEST, "disaggregation"):
+        if not isinstance(result.get(section), dict | list):
+            raise UserError(f"{directory.result}: not the result of a run: {section} is missing")
+    return result
+
+
+def write_report(directory: RunDirectory) -> None:
+    """Draw the page from the files of a finished run."""
+    result = read_result(directory)
+    page = render_report(
+        findings=[Findings.load(directory, key) for key, rows in figures(result).items() if rows],
+        settings=directory.settings,
+        result=result,
+        recovery=Recovery.load(directory.recovery),
+        truth=Truth.load(directory.truth),
+    )
+    write_text(directory.report, page)

@@ -1,0 +1,179 @@
+"""A scenario: everything that decides a run, read from one TOML file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomli_w
+from pydantic import NonNegativeInt, ValidationError
+
+from analytics.settings import AnalyticsSettings
+from attacks.settings import AttackSettings
+from fedsim.core.errors import UserError
+from fedsim.core.settings import Settings
+from fedsim.data import DataSource
+from fedsim.defences import Defences
+from fedsim.federation import ClientSettings, FederationSettings
+from fedsim.models import Lenet, Model
+
+LIBRARY = Path(__file__).parents[1] / "library"
+
+S = TypeVar("S", bound=Settings)
+
+
+class Scenario(Settings):
+    """The sections of a scenario file.
+
+    Two equal scenarios give the same run, byte for byte, but for the noise of `private` counts and for
+    columns that a solver with a time limit gives up on.
+    """
+
+    title: str
+    seed: NonNegativeInt = 0
+    data: DataSource
+    model: Model = Lenet()
+    clients: ClientSettings = ClientSettings()
+    federation: FederationSettings
+    defences: Defences = ()
+    analytics: AnalyticsSettings = AnalyticsSettings()
+    attack: AttackSettings = AttackSettings()
+
+    def to_toml(self) -> str:
+        """Every setting with the defaults written out, and the versions that the run was made with."""
+        made_with = ", ".join(
+            f"{name} {version(name)}" for name in ("fedsim", "flwr", "torch", "numpy", "scipy")
+        )
+        return f"# {made_with}\n" + tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def find_scenario(name: str) -> Path:
+    """The file at that path, or the library's scenario of that name."""
+    if Path(name).exists():
+        return Path(name)
+    library = {path.stem: path for path in sorted(LIBRARY.glob("*.toml"))}
+    if name not in library:
+        raise UserError(f"{name}: no such file, and no such scenario in the library ({', '.join(library)})")
+    return library[name]
+
+
+def load_scenario(file: Path, overrides: Iterable[str] = ()) -> Scenario:
+    """Read a scenario file and apply `key=value` overrides; any mistake is a `UserError` of one line."""
+    content = read_toml(file)
+    for override in overrides:
+        apply(content, override)
+    return checked(Scenario, content, file)
+
+
+def parse_scenario(text: str) -> Scenario:
+    """The scenario whose `to_toml` gave this text."""
+    return checked(Scenario, tomllib.loads(text), "scenario")
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """What a TOML file holds, not checked any further."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: not a TOML file: {error}") from error
+
+
+def checked(kind: type[S], content: Mapping[str, Any], source: Path | str) -> S:
+    """The settings that a file's content makes; the first mistake is told with the name of its source."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise UserError(f"{source}: {_mistake(error, content)}") from error
+
+
+def apply(content: dict[str, Any], override: str) -> None:
+    """Set what an override `KEY=VALUE` says in the content of a file."""
+    key, equals, text = override.partition("=")
+    if not equals or not all(key.strip().split(".")):
+        raise UserError(f"--set {override}: expected KEY=VALUE, such as clients.local_epochs=8")
+    put(content, key.strip(), toml_value(text), said=f"--set {override}")
+
+
+def put(content: dict[str, Any], key: str, value: Any, *, said: str) -> None:
+    """Set one dotted key in the file's content; a named table may stand there as a bare name.
+
+    A key that leads through something else than a table is a mistake in what was `said`.
+    """
+    *sections, last = key.split(".")
+    table: Any = content
+    for section in sections:
+        table = _below(table, section, said)
+    if isinstance(table, list):
+        raise UserError(f"{said}: {last} is an entry, expected {key}.KEY=VALUE")
+    table[last] = value
+
+
+def _below(table: Any, section: str, said: str) -> Any:
+    """The section of that name, or of that number where the file has a list of them."""
+    if isinstance(table, list):
+        if not section.isdecimal() or int(section) >= len(table):
+            raise UserError(f"{said}: {section} is not one of 0..{len(table) - 1}")
+        below = table[int(section)]
+    else:
+        below = table.setdefault(section, {})
+    if isinstance(below, str):
+        below = {"name": below}
+        table[int(section) if isinstance(table, list) else section] = below
+    if not isinstance(below, dict | list):
+        raise UserError(f"{said}: {section} is not a section")
+    return below
+
+
+def toml_value(text: str) -> Any:
+    """What the text means as a TOML value; a bare word is a string and .5 a number, as in a shell."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return float(text) if re.fullmatch(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", text, re.I) else text
+
+
+def _mistake(error: ValidationError, content: Mapping[str, Any]) -> str:
+    """The first mistake as one line: the key as the file spells it, the value, and what was expected."""
+    mistakes = error.errors()
+    first, context = mistakes[0], mistakes[0].get("ctx", {})
+    key, value = list(_file_keys(first["loc"], content)), f" is {first['input']!r:.60}"
+    message = first["msg"].replace("Input should be", "expected")
+    match first["type"]:
+        case "unknown_key":
+            key, value = [*key, context["key"]], ""
+        case "missing":
+            value, message = "", "missing"
+        case "order":
+            value = ""  # of a whole list it is the names that matter, and the message has them
+        case "union_tag_invalid":
+            key, value, message = (
+                [*key, "name"],
+                f" is {context['tag']!r}",
+                f"expected {context['expected_tags']}",
+            )
+        case "union_tag_not_found":
+            message = "expected a name, or a table with a name"
+    more = len(mistakes) - 1
+    said = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
+    # What is wrong with several settings together has no key, and all of them would be its value.
+    return f"{'.'.join(key)}{value}: {message}{said}" if key else f"{message}{said}"
+
+
+def _file_keys(location: tuple[int | str, ...], content: Any) -> Iterable[str]:
+    """The location without the names of union members, which pydantic inserts and no file has."""
+    for part in location:
+        is_member = isinstance(content, Mapping) and part not in content and content.get("name") == part
+        if isinstance(content, str) and content == part:
+            is_member = True
+        if not is_member:
+            yield str(part)
+            if isinstance(content, Mapping):
+                content = content.get(part)
+            else:
+                content = content[part] if isinstance(content, list) and isinstance(part, int) else None

@@ -1,0 +1,71 @@
+"""The unrolled local training against the real one, and its derivatives against finite differences."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attacks.inference.inversion.geiping import cosine_distance
+from attacks.inference.inversion.local_steps import simulated_update
+from fedsim.models import Cnn, Lenet, Mlp, Resnet
+from fedsim.training.local_training import as_input
+from fedsim.training.local_work import LocalWork
+from tests.helpers.updates import DATA, knowledge_of, start_of, update_on
+
+
+def orders(work, images, seed):
+    """The batches that `local_update` draws from a generator with this seed."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.permutation(images)[: work.images_per_round]
+    for _ in range(work.local_epochs):
+        yield from torch.split(torch.from_numpy(rng.permutation(drawn)), work.batch_size)
+
+
+@pytest.mark.parametrize(
+    "model", [Mlp(hidden=16), Lenet(), Cnn(width=4), Resnet()], ids=lambda model: model.name
+)
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_simulated_update_is_the_one_a_client_sends(model, momentum):
+    """Mode, normalisation, loss scale, momentum and last smaller batches are the client's own."""
+    work = LocalWork(dataset_size=10, batch_size=4, local_epochs=2, momentum=momentum, data_fraction=0.9)
+    images, labels = DATA.train_images[:10], DATA.train_labels[:10]
+    update, start = update_on(model, work, images, labels, seed=5)
+    knowledge = knowledge_of(model, work)
+    simulated = simulated_update(
+        knowledge.module,
+        [torch.from_numpy(w) for w in knowledge.layers(start)],
+        as_input(images),
+        torch.from_numpy(labels),
+        work=work,
+        batches=orders(work, 10, 5),
+    )
+    flat = torch.cat([layer.detach().reshape(-1) for layer in simulated]).numpy()
+    np.testing.assert_allclose(flat, update, rtol=1e-5, atol=1e-5 * np.abs(update).max())
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+@pytest.mark.parametrize("soft", [False, True], ids=["labels", "soft labels"])
+def test_derivatives_of_the_unrolled_objective(momentum, soft):
+    """In double precision, through two epochs of two batches, with respect to images and soft labels."""
+    work = LocalWork(dataset_size=4, batch_size=2, local_epochs=2, lr=0.3, momentum=momentum)
+    generator = torch.Generator().manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.Sigmoid(), nn.Linear(5, 3)).double()
+    start = [p.detach().clone() for p in module.parameters()]
+    target = [torch.randn(p.shape, generator=generator, dtype=torch.float64) for p in start]
+    images = torch.randn((4, 3, 2, 2), generator=generator, dtype=torch.float64, requires_grad=True)
+    logits = torch.randn((4, 3), generator=generator, dtype=torch.float64, requires_grad=True)
+    batches = [torch.tensor(b) for b in ([0, 1], [2, 3], [3, 0], [1, 2])]
+
+    def objective(images, logits):
+        labels = logits.softmax(dim=1) if soft else torch.tensor([0, 2, 1, 1])
+        update = simulated_update(module, start, images, labels, work=work, batches=batches)
+        return cosine_distance(update, target)
+
+    inputs = (images, logits) if soft else (images, logits.detach())
+    assert torch.autograd.gradcheck(objective, inputs)
+
+
+def test_models_start_alike_for_tests():
+    """`start_of` draws from its own generator, so that every test sees the same network."""
+    first, again = (next(start_of(Mlp(hidden=2)).parameters()) for _ in range(2))
+    assert torch.equal(first, again)

@@ -1,0 +1,87 @@
+import mmap
+import os
+
+import numpy as np
+import pytest
+
+from fedsim.devices.processes import ForkedProcesses
+
+
+def shared(size):
+    return np.frombuffer(mmap.mmap(-1, 8 * size), dtype=np.int64)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_all_tasks_are_done_in_as_many_processes(size):
+    done = shared(5)
+
+    def work(task):
+        done[task] = os.getpid()
+
+    workers = ForkedProcesses(size, work)
+    for _ in range(2):
+        done[:] = 0
+        workers.run(range(5))
+        assert len(set(done.tolist())) == size
+        assert done.all()
+    workers.close()
+
+
+def test_what_the_first_task_leaves_behind_is_inherited():
+    known, found = set(), shared(3)
+
+    def work(task):
+        known.add(task)
+        found[task] = len(known)
+
+    workers = ForkedProcesses(3, work)
+    workers.run(range(3))
+    workers.close()
+    assert found.tolist() == [1, 2, 2]
+
+
+def test_one_task_needs_no_other_process():
+    done = shared(1)
+    workers = ForkedProcesses(4, lambda task: done.__setitem__(task, os.getpid()))
+    workers.run([0])
+    assert done[0] == os.getpid()
+    assert not workers._pipes
+
+
+def test_no_task_is_fine():
+    ForkedProcesses(2, print).run([])
+
+
+def test_a_fault_in_a_worker_is_raised_here():
+    parent = os.getpid()
+
+    def work(task):
+        if os.getpid() != parent:
+            raise ValueError(f"task {task} is impossible")
+
+    workers = ForkedProcesses(2, work)
+    with pytest.raises(RuntimeError, match=r"(?s)worker process failed.*ValueError: task 1 is impossible"):
+        workers.run(range(2))
+    workers.close()
+
+
+def test_a_worker_that_dies_is_noticed():
+    parent = os.getpid()
+
+    def work(task):
+        if os.getpid() != parent:
+            os._exit(9)
+
+    workers = ForkedProcesses(2, work)
+    with pytest.raises(RuntimeError, match="ended without a word"):
+        workers.run(range(2))
+    workers.close()
+
+
+def test_workers_end_when_they_are_dismissed():
+    pids = shared(3)
+    workers = ForkedProcesses(3, lambda task: pids.__setitem__(task, os.getpid()))
+    workers.run(range(3))
+    workers.close()
+    for pid in set(pids.tolist()) - {os.getpid()}:
+        os.waitpid(pid, 0)  # returns once the process has ended, and a process that lived on would hang here

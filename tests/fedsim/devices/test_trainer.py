@@ -1,0 +1,193 @@
+"""Updates computed ahead, together and in other processes are the updates that a client computes alone."""
+
+import numpy as np
+import pytest
+from torch import nn
+
+from fedsim.core.seeds import Stage, stream
+from fedsim.data import ImageData
+from fedsim.devices.trainer import Trainer
+from fedsim.federation import ClientSettings
+from fedsim.models import Cnn, Custom, Lenet, Mlp, Resnet
+from fedsim.training.local_training import FlatModel, initial_model
+from fedsim.training.stacked import stages_of
+from fedsim.trusted.failures import Failures
+
+# Rounding in another order: a few of the last digits of float32, relative to the length of the update.
+TOLERANCE = 1e-5
+MODELS = [
+    Lenet(),
+    Lenet(hidden=20),
+    Mlp(hidden=16),
+    Mlp(hidden=16, activation="sigmoid"),
+    Mlp(hidden=6),
+    Cnn(width=4, hidden=8),
+    Resnet(width=8),
+    Custom(factory=f"{__name__}:odd_network"),
+    Custom(factory=f"{__name__}:unknown_network"),
+]
+
+
+def odd_network(image_shape, classes):
+    """Everything that the library's networks do not have and that can be stacked all the same."""
+    channels, height, width = image_shape
+    return nn.Sequential(
+        nn.Sequential(
+            nn.Conv2d(channels, 5, (2, 3), padding=(1, 0), bias=False), nn.MaxPool2d(2), nn.Sigmoid()
+        ),
+        nn.Conv2d(5, 4, 2),
+        nn.Identity(),
+        nn.ReLU(),
+        nn.Conv2d(4, 3, 4, padding=1),
+        nn.MaxPool2d((2, 2), stride=2),
+        nn.Flatten(),
+        nn.Linear(3 * (((height + 1) // 2 - 2) // 2) * (((width - 2) // 2 - 2) // 2), classes, bias=False),
+    )
+
+
+def unknown_network(image_shape, classes):
+    """With an activation that nobody has taught to the stack."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(int(np.prod(image_shape)), 8), nn.Tanh(), nn.Linear(8, classes)
+    )
+
+
+def trainer(
+    model, owned=(11, 11, 11, 7, 11, 11, 11, 7), *, size=(18, 17), levels=(0, 256), workers=1, **settings
+):
+    rng = np.random.default_rng(0)
+    images = rng.integers(*levels, (100, *size, 3), dtype=np.uint8)
+    labels = rng.integers(0, 4, 100)
+    parts = np.split(rng.permutation(100)[: sum(owned)], np.cumsum(owned)[:-1])
+    return Trainer(
+        data=ImageData(images, labels, images[:1], labels[:1], tuple("abcd")),
+        owned=parts,
+        model=model,
+        settings=ClientSettings(**{"batch_size": 4, "lr": 0.05, **settings}),
+        seed=3,
+        workers=workers,
+    )
+
+
+def first_model(model, size=(18, 17)):
+    return FlatModel(initial_model(model, (3, *size), 4, stream(3, Stage.MODEL))).read()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"local_epochs": 2},
+        {"momentum": 0.9, "data_fraction": 0.6, "local_epochs": 2},
+        {"batch_size": 64, "lr": 0.5},
+    ],
+    ids=["uneven last batch", "momentum and a part of the data", "one full batch"],
+)
+def test_updates_do_not_depend_on_the_company(model, settings):
+    training, start = trainer(model, **settings), first_model(model)
+    alone = {client: training.update(client, 5, start) for client in range(8)}
+    training.prepare(range(8), 5, start)
+    together = {client: training.update(client, 5, start).copy() for client in range(8)}
+    training.prepare([6, 1], 5, start)
+    together_with_one = training.update(6, 5, start)
+    for client, update in alone.items():
+        assert np.linalg.norm(together[client] - update) <= TOLERANCE * np.linalg.norm(update)
+    assert np.linalg.norm(together_with_one - alone[6]) <= TOLERANCE * np.linalg.norm(alone[6])
+    assert len({update.tobytes() for update in alone.values()}) == 8
+
+
+def test_the_networks_of_the_library_are_stacked_where_they_can_be():
+    stacked = [stages_of(model.build((3, 18, 17), 4)) is not None for model in MODELS]
+    assert stacked == [True] * 6 + [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.Conv2d(3, 6, 3, groups=3), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.Conv2d(3, 4, 3, dilation=2), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.Conv2d(3, 4, 3, padding="same"), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.Conv2d(3, 4, 3), nn.MaxPool2d(3), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.Conv2d(3, 4, 3), nn.MaxPool2d(2, stride=1), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.Conv2d(3, 4, 3), nn.MaxPool2d(2, ceil_mode=True), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 2)],
+        [nn.Conv2d(3, 4, 3), nn.Flatten()],
+        [nn.Linear(3, 2), nn.Flatten()],
+        [nn.Flatten(), nn.Linear(4, 4), nn.ReLU(), nn.Sigmoid(), nn.Linear(4, 2)],
+        [nn.Flatten(), *[nn.Linear(4, 4)] * 2],
+        [nn.Flatten(), nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 2)],
+        [],
+    ],
+    ids=repr,
+)
+def test_what_is_not_known_is_not_stacked(parts):
+    assert stages_of(nn.Sequential(*parts)) is None
+
+
+def test_ties_in_pooling_go_to_one_place():
+    """Grey images: all four places of a pooled pixel are the same, and only one of them may learn."""
+    model = Lenet(hidden=8)
+    training, start = trainer(model, levels=(200, 201)), first_model(model)
+    alone = training.update(0, 0, start)
+    training.prepare([0, 1], 0, start)
+    assert np.linalg.norm(training.update(0, 0, start) - alone) <= TOLERANCE * np.linalg.norm(alone)
+
+
+def test_a_training_that_diverges_shows():
+    model = Lenet(hidden=8)
+    training, start = trainer(model, lr=1e30, local_epochs=3), first_model(model)
+    alone = training.update(0, 0, start)
+    training.prepare([0, 1], 0, start)
+    assert np.isnan(alone).any()
+    assert np.isnan(training.update(0, 0, start)).any()
+
+
+@pytest.mark.parametrize("model", [Lenet(hidden=8), Resnet(width=8)], ids=repr)
+def test_any_number_of_processes_gives_the_same_bytes(model):
+    start, updates = first_model(model), {}
+    for workers in (1, 2, 3):
+        with trainer(model, workers=workers) as training:
+            for round_index in (0, 1):
+                training.prepare(range(8), round_index, start + round_index)
+            updates[workers] = [training.update(client, 1, start + 1).tobytes() for client in range(8)]
+    assert updates[1] == updates[2] == updates[3]
+
+
+def test_what_was_trained_before_leaves_no_trace():
+    """Products with the images are kept, and a run that goes on after a kill has not kept them."""
+    model = Mlp(hidden=16)
+    first, start = trainer(model), first_model(model)
+    for round_index, (clients, sent) in enumerate([([0, 1, 2, 6], start), (range(8), 2 * start)]):
+        first.prepare(clients, round_index, sent)
+    second = trainer(model)
+    for training in (first, second):
+        training.prepare([6, 1, 5], 2, start)
+    for client in (6, 1, 5):
+        assert first.update(client, 2, start).tobytes() == second.update(client, 2, start).tobytes()
+
+
+def test_what_was_prepared_is_for_one_model_and_round_only():
+    model = Mlp(hidden=4)
+    training, start = trainer(model), first_model(model)
+    training.prepare([0, 1], 0, start)
+    other_round, other_start = training.update(0, 1, start), training.update(0, 0, 2 * start)
+    again = trainer(model)
+    assert np.array_equal(other_round, again.update(0, 1, start))
+    assert np.array_equal(other_start, again.update(0, 0, 2 * start))
+
+
+def test_devices_that_will_not_train_cost_nothing(monkeypatch):
+    model, trained = Mlp(hidden=4), []
+    training = trainer(model, failures=Failures(absent=0.3, interrupted=0.3, lost=0.4))
+    monkeypatch.setattr(
+        training, "_workers", type("Spy", (), {"run": lambda _, chunks: trained.extend(chunks)})()
+    )
+    training.prepare(range(8), 0, first_model(model))
+    draws = [training.settings.failures.draw(3, client, 0) for client in range(8)]
+    assert {"absent", "interrupted", "lost"} == set(draws)
+    assert sorted(client for chunk in trained for client in chunk.clients) == [
+        client for client, draw in enumerate(draws) if draw == "lost"
+    ]

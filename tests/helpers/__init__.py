@@ -1,0 +1,1 @@
+"""Planted problems, small federations and copies of data sets that several tests share."""

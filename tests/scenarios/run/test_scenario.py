@@ -1,0 +1,97 @@
+import pytest
+
+from attacks.disaggregation.solvers import Gurobi, Highs
+from fedsim.core.errors import UserError
+from fedsim.models import Lenet
+from scenarios.run.scenario import LIBRARY, find_scenario, load_scenario, read_toml
+
+
+@pytest.mark.parametrize(
+    "file",
+    [file for file in sorted(LIBRARY.glob("*.toml")) if "seeds" not in read_toml(file)],  # no evaluations
+    ids=lambda path: path.stem,
+)
+def test_library_scenarios_are_valid(file):
+    assert load_scenario(file).title
+
+
+def test_written_scenario_reads_back_the_same(scenario_file, tmp_path):
+    scenario = load_scenario(scenario_file, ["attack.solver=highs", "attack.solver.time_limit_s=7.5"])
+    (tmp_path / "again.toml").write_text(scenario.to_toml())
+    assert load_scenario(tmp_path / "again.toml") == scenario
+    assert "data_fraction = 1.0" in scenario.to_toml()
+
+
+@pytest.mark.parametrize(
+    ("override", "holds"),
+    [
+        ("clients.local_epochs=8", lambda s: s.clients.local_epochs == 8),
+        ("clients.lr=0.5", lambda s: s.clients.lr == 0.5),
+        ("clients.lr=1", lambda s: s.clients.lr == 1.0),
+        ("title=Two words", lambda s: s.title == "Two words"),
+        ("model=lenet", lambda s: s.model == Lenet()),
+        ('model={ name = "lenet", hidden = 512 }', lambda s: s.model == Lenet(hidden=512)),
+        ("attack.solver=gurobi", lambda s: isinstance(s.attack.solver, Gurobi)),
+        ("attack.solver.name=highs", lambda s: isinstance(s.attack.solver, Highs)),
+        ("federation.participation.rate=0.5", lambda s: s.federation.participation.rate == 0.5),
+        ("clients.lr=.5", lambda s: s.clients.lr == 0.5),
+        ("clients.lr=5.e-1", lambda s: s.clients.lr == 0.5),
+    ],
+)
+def test_overrides(scenario_file, override, holds):
+    assert holds(load_scenario(scenario_file, [override]))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("clients.batch_sise=8", "clients.batch_sise: unknown key, expected one of dataset_size, batch_size"),
+        ("colour=red", "colour: unknown key, expected one of title, seed"),
+        ("model.depth=3", "model.depth: unknown key, expected one of name, hidden, activation"),
+        ("clients.batch_size=eight", "clients.batch_size is 'eight': expected a valid integer"),
+        ('clients.batch_size="8"', "clients.batch_size is '8': expected a valid integer"),
+        ("clients.momentum=1.5", "clients.momentum is 1.5: expected less than 1"),
+        ("analytics.window=0", "analytics.window is 0: expected greater than 0"),
+        ("federation.rounds=0", "federation.rounds is 0: expected greater than 0"),
+        (
+            "federation.server_model=wobbly",
+            "federation.server_model is 'wobbly': expected 'fixed' or 'updated'",
+        ),
+        (
+            "federation.participation.rate=2",
+            "federation.participation.rate is 2: expected less than or equal to 1",
+        ),
+        ("attack.solver=magic", "attack.solver.name is 'magic': expected 'projection'"),
+        ("data={ name = 'cifar10' }", "data.path: missing"),
+        ("data=cifar10", "data.path: missing"),
+        ("model=7", "model is 7: expected"),
+        ("model={ hidden = 8 }", "model is {'hidden': 8}: expected a name, or a table with a name"),
+        ("nonsense", "expected KEY=VALUE"),
+        ("seed.x=1", "seed is not a section"),
+    ],
+)
+def test_mistakes_are_one_line_that_names_the_key(scenario_file, override, message):
+    with pytest.raises(UserError) as caught:
+        load_scenario(scenario_file, [override])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_section(tmp_path):
+    (tmp_path / "a.toml").write_text('title = "x"\ndata = "synthetic"\n')
+    with pytest.raises(UserError, match=r"a\.toml: federation: missing"):
+        load_scenario(tmp_path / "a.toml")
+
+
+def test_files_that_are_no_scenarios(tmp_path):
+    (tmp_path / "broken.toml").write_text("title = ")
+    with pytest.raises(UserError, match=r"broken\.toml: not a TOML file"):
+        load_scenario(tmp_path / "broken.toml")
+    with pytest.raises(UserError, match="Is a directory"):
+        load_scenario(tmp_path)
+
+
+def test_unknown_names_list_the_library():
+    with pytest.raises(UserError, match=r"quickstrat: no such file.*cifar10_fedavg, .*quickstart"):
+        find_scenario("quickstrat")
+    assert find_scenario("quickstart").stem == "quickstart"
