@@ -96,7 +96,8 @@ class Run:
 def frontier(args: argparse.Namespace) -> None:
     """Without noise: rate by rounds per client, beside the projections that have counts."""
     print(f"{'clients':>7} {'rounds':>6} {'rate':>5} {'no counts':>16} {'windows of 10':>16}")
-    solvers = Blind(max_iterations=args.iterations), Projection(max_iterations=args.iterations, prove=False)
+    without = Blind(max_iterations=args.iterations)
+    having = Projection(max_iterations=args.iterations, prove=False)
     for clients in args.clients:
         for per_client in args.rounds_per_client:
             for rate in args.rates:
@@ -107,10 +108,8 @@ def frontier(args: argparse.Namespace) -> None:
                     sizes = P.sum(axis=1)
                     alone = DisaggregationProblem(A, None, num_clients=clients, cohort_sizes=sizes)
                     counted = DisaggregationProblem(A, windowed_counts(P, WINDOW), cohort_sizes=sizes)
-                    blind, known = (
-                        Score.measured(problem, solver, P, seed)
-                        for problem, solver in zip((alone, counted), solvers, strict=True)
-                    )
+                    blind = Score.measured(alone, without, P, seed)
+                    known = Score.measured(counted, having, P, seed)
                     pairs.append((blind, known))
                     run = Run(
                         clients, rounds, rate, seed, blind.found, known.found, blind.seconds, known.seconds,

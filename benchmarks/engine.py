@@ -81,7 +81,7 @@ def plain_loop(case: Case) -> Iterator[None]:
     owned = [torch.from_numpy(positions) for positions in world.owned]
     theirs = [(images[positions], labels[positions]) for positions in owned]
     model = world.scenario.model.build(world.data.image_shape, len(world.data.class_names))
-    parameters = list(model.parameters())
+    parameters: list[torch.Tensor] = list(model.parameters())
     start = [p.detach().clone() for p in parameters]
     optimiser = torch.optim.SGD(parameters, lr=LR)
     generator = torch.Generator().manual_seed(0)
@@ -130,17 +130,22 @@ def contestant(kind: str, case: Case) -> None:
             after_round(number + 1)
         return
     from scenarios.run.directory import RunDirectory
-    from scenarios.run.engines import Engine, Inline
+    from scenarios.run.engines import Engine, Inline, Runtime
     from scenarios.run.simulate import simulate
 
-    engine = {
+    runtimes: dict[str, Runtime] = {
         "inline": Inline(case.workers or None),
         "one": Inline(1),
         "alone": Alone(),
         "ray": Engine.RAY,
-    }[kind]
+    }
     with tempfile.TemporaryDirectory(prefix="fedsim-") as folder:
-        simulate(case.world(), RunDirectory.create(Path(folder) / "run", replace=False), engine, after_round)
+        simulate(
+            case.world(),
+            RunDirectory.create(Path(folder) / "run", replace=False),
+            runtimes[kind],
+            after_round,
+        )
 
 
 class Contestant:

@@ -90,7 +90,8 @@ def main() -> None:
     args = parser.parse_args()
     print("clients rounds  rate     solver  cols  right  s/client  s for all")
     for size in args.sizes:
-        rows = measure(*map(int, size.split("x")), args)
+        clients, rounds = map(int, size.split("x"))
+        rows = measure(clients, rounds, args)
         if args.out:
             table = args.out.with_suffix(".csv")
             new = not table.exists()

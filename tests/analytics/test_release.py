@@ -102,9 +102,7 @@ def test_private_counts_stay_whole_and_missing_ones_missing():
 
 
 def test_policies_are_applied_in_order_and_errors_add_up():
-    settings = AnalyticsSettings(
-        release=({"name": "coarsening", "counts": 2}, {"name": "gaussian", "sd": 3.0})
-    )
+    settings = AnalyticsSettings(release=(Coarsening(counts=2), Gaussian(sd=3.0)))
     published, statements = settings.publish(COUNTS, seed=1)
     assert len(published.count) == len(COUNTS.count) / 2
     assert (published.sd == 3).all()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import FedAvg
 
 from analytics.collection import CountCollector
@@ -23,7 +24,7 @@ def test_answers_are_the_devices_own_counts(collection):
         for message in fleet.aggregation.open_round(fleet.invitation(r + 1)).messages:
             if trained[r, nodes.index(message.metadata.dst_node_id)]:
                 fleet.grid.send_and_receive([message])
-        questions = collector.configure_evaluate(r + 1, arrays, {}, fleet.grid)
+        questions = collector.configure_evaluate(r + 1, arrays, ConfigRecord(), fleet.grid)
         collector.aggregate_evaluate(r + 1, fleet.grid.send_and_receive(questions))
     report = collector.report()
     assert list(report.clients) == [0, 1, 2]

@@ -44,11 +44,8 @@ class Fleet:
         @app.train()
         def train(message, context):
             client = client_number(context)
-            content = {
-                "arrays": vector_record(updates[client]),
-                "metrics": MetricRecord({WEIGHT: 5 + client}),
-            }
-            return Message(RecordDict(content), reply_to=message)
+            arrays, metrics = vector_record(updates[client]), MetricRecord({WEIGHT: 5 + client})
+            return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
         @app.query(IDENTIFY.removeprefix("query."))
         def identify(message, context):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from fedsim.core.errors import UserError
 from fedsim.core.torchvision_compat import torchvision
-from fedsim.data import Cifar10, Cifar100
+from fedsim.data import Cifar10, Cifar100, ImageData
 from fedsim.data.fetch import Fetching, UnavailableError, first_open, torchvision_archive, unpack
 from fedsim.data.images import cifar10_npm
 from fedsim.data.images.cifar10_npm import from_npm, rebuild
@@ -215,10 +215,11 @@ def test_without_any_route_the_file_and_its_place_are_named(tmp_path, monkeypatc
 
 def test_a_whole_copy_with_other_images_does_not_pass_for_the_release():
     images, labels = np.zeros((60_000, 1, 1, 3), np.uint8), np.zeros(60_000, np.int64)
-    data = SimpleNamespace(
+    data = ImageData(
         train_images=images[:50_000],
         train_labels=labels[:50_000],
         test_images=images[50_000:],
         test_labels=labels[50_000:],
+        class_names=("none",),
     )
     assert compare_with_release(data).startswith("not identical")

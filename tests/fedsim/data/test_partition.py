@@ -4,7 +4,7 @@ import pytest
 from fedsim.core.errors import UserError
 from fedsim.data import Dirichlet, Iid, Property
 from scenarios.run.scenario import load_scenario
-from scenarios.run.simulate import World
+from scenarios.run.world import World
 
 BALANCED = np.repeat(np.arange(10), 50)
 UNBALANCED = np.repeat([0, 1, 2], [400, 80, 20])

@@ -17,6 +17,10 @@ UPDATE = np.random.default_rng(0).normal(size=2000).astype(np.float32)
 NORM = float(np.linalg.norm(UPDATE))
 
 
+def wrapped(mod, call):
+    return lambda message, context: mod(message, context, call)
+
+
 def sent(defence, update=UPDATE, *, client=3, server_round=5, seed=1, place=0, model=0.0):
     """What a device with this update answers to a call for training."""
     enter_local_task()
@@ -26,12 +30,12 @@ def sent(defence, update=UPDATE, *, client=3, server_round=5, seed=1, place=0, m
     context = Context(1, 1, {"partition-id": client}, RecordDict(), {})
 
     def train(message, context):
-        content = {"arrays": vector_record(update), "metrics": MetricRecord({WEIGHT: 4})}
-        return Message(RecordDict(content), reply_to=message)
+        content = RecordDict({"arrays": vector_record(update), "metrics": MetricRecord({WEIGHT: 4})})
+        return Message(content, reply_to=message)
 
     call = train
     for mod in defence.device_mods(seed, place):
-        call = lambda m, c, mod=mod, inner=call: mod(m, c, inner)  # noqa: E731
+        call = wrapped(mod, call)
     return record_vector(call(message, context))
 
 

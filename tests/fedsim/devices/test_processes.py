@@ -18,7 +18,7 @@ def test_all_tasks_are_done_in_as_many_processes(size):
     def work(task):
         done[task] = os.getpid()
 
-    workers = ForkedProcesses(size, work)
+    workers: ForkedProcesses[int] = ForkedProcesses(size, work)
     for _ in range(2):
         done[:] = 0
         workers.run(range(5))
@@ -34,7 +34,7 @@ def test_what_the_first_task_leaves_behind_is_inherited():
         known.add(task)
         found[task] = len(known)
 
-    workers = ForkedProcesses(3, work)
+    workers: ForkedProcesses[int] = ForkedProcesses(3, work)
     workers.run(range(3))
     workers.close()
     assert found.tolist() == [1, 2, 2]
@@ -42,7 +42,7 @@ def test_what_the_first_task_leaves_behind_is_inherited():
 
 def test_one_task_needs_no_other_process():
     done = shared(1)
-    workers = ForkedProcesses(4, lambda task: done.__setitem__(task, os.getpid()))
+    workers: ForkedProcesses[int] = ForkedProcesses(4, lambda task: done.__setitem__(task, os.getpid()))
     workers.run([0])
     assert done[0] == os.getpid()
     assert not workers._pipes
@@ -59,7 +59,7 @@ def test_a_fault_in_a_worker_is_raised_here():
         if os.getpid() != parent:
             raise ValueError(f"task {task} is impossible")
 
-    workers = ForkedProcesses(2, work)
+    workers: ForkedProcesses[int] = ForkedProcesses(2, work)
     with pytest.raises(RuntimeError, match=r"(?s)worker process failed.*ValueError: task 1 is impossible"):
         workers.run(range(2))
     workers.close()
@@ -72,7 +72,7 @@ def test_a_worker_that_dies_is_noticed():
         if os.getpid() != parent:
             os._exit(9)
 
-    workers = ForkedProcesses(2, work)
+    workers: ForkedProcesses[int] = ForkedProcesses(2, work)
     with pytest.raises(RuntimeError, match="ended without a word"):
         workers.run(range(2))
     workers.close()
@@ -80,7 +80,7 @@ def test_a_worker_that_dies_is_noticed():
 
 def test_workers_end_when_they_are_dismissed():
     pids = shared(3)
-    workers = ForkedProcesses(3, lambda task: pids.__setitem__(task, os.getpid()))
+    workers: ForkedProcesses[int] = ForkedProcesses(3, lambda task: pids.__setitem__(task, os.getpid()))
     workers.run(range(3))
     workers.close()
     for pid in set(pids.tolist()) - {os.getpid()}:

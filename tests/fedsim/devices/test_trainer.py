@@ -8,14 +8,14 @@ from fedsim.core.seeds import Stage, stream
 from fedsim.data import ImageData
 from fedsim.devices.trainer import Trainer
 from fedsim.federation import ClientSettings
-from fedsim.models import Cnn, Custom, Lenet, Mlp, Resnet
+from fedsim.models import Cnn, Custom, Lenet, Mlp, Model, Resnet
 from fedsim.training.local_training import FlatModel, initial_model
 from fedsim.training.stacked import stages_of
 from fedsim.trusted.failures import Failures
 
 # Rounding in another order: a few of the last digits of float32, relative to the length of the update.
 TOLERANCE = 1e-5
-MODELS = [
+MODELS: list[Model] = [
     Lenet(),
     Lenet(hidden=20),
     Mlp(hidden=16),
@@ -56,7 +56,7 @@ def trainer(
     model, owned=(11, 11, 11, 7, 11, 11, 11, 7), *, size=(18, 17), levels=(0, 256), workers=1, **settings
 ):
     rng = np.random.default_rng(0)
-    images = rng.integers(*levels, (100, *size, 3), dtype=np.uint8)
+    images = rng.integers(levels[0], levels[1], (100, *size, 3), dtype=np.uint8)
     labels = rng.integers(0, 4, 100)
     parts = np.split(rng.permutation(100)[: sum(owned)], np.cumsum(owned)[:-1])
     return Trainer(

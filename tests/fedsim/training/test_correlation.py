@@ -33,13 +33,15 @@ def test_like_torch(outputs, channels, size, kernel, pool):
     values = np.empty((2, 3, outputs, rows, columns), np.float32)
     places = np.empty(values.shape, np.uint32)
     correlate(x, Kernels(weight, bias), pool, Pooled(values, places))
-    gradient = rng.standard_normal(values.shape, dtype=np.float32)
+    gradient = np.empty_like(values)
+    rng.standard_normal(out=gradient, dtype=np.float32)
     gradient[rng.random(values.shape) < 0.4] = 0
     by, below = Kernels(np.empty_like(weight), np.empty_like(bias)), np.empty_like(x)
     pull_back(Pooled(gradient, places), x, weight, by, below)
     for copy in range(2):
         inputs = [torch.tensor(each[copy], requires_grad=True) for each in (x, weight, bias)]
-        expected = max_pool2d(conv2d(*inputs), pool)
+        images, weights, biases = inputs
+        expected = max_pool2d(conv2d(images, weights, biases), pool)
         expected.backward(torch.tensor(gradient[copy]))
         gradients = [each.grad for each in inputs]
         for ours, theirs in zip((values, below, *by), (expected.detach(), *gradients), strict=True):

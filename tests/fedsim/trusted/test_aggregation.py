@@ -165,14 +165,16 @@ def test_sums_do_not_depend_on_the_order_of_replies():
     updates = [rng.normal(size=1000).astype(np.float32) * 10.0**k for k in range(6)]
     fleet = Fleet(updates=updates)
     summing = Ideal().open_round(fleet.invitation())
-    replies = fleet.grid.send_and_receive(summing.messages)
+    replies = list(fleet.grid.send_and_receive(summing.messages))
     forwards, backwards = summing.close(replies), summing.close(replies[::-1])
     np.testing.assert_array_equal(forwards.total, backwards.total)
     assert forwards.members == backwards.members
 
 
 def test_the_server_runs_flowers_own_fedavg():
-    assert isinstance(server_strategy("updated").inner, FedAvg)
+    strategy = server_strategy("updated")
+    assert isinstance(strategy, StrategyWrapper)
+    assert isinstance(strategy.inner, FedAvg)
 
 
 def test_vectors_travel_as_ordinary_arrays():

@@ -160,9 +160,10 @@ def test_the_extremes_of_the_range_survive_the_largest_sum(bits):
 
 
 def ask(fleet, client, query, order, server_round=1):
-    content = {"config": ConfigRecord({"server-round": server_round}), "masking": ConfigRecord(order)}
+    config = ConfigRecord({"server-round": server_round})
+    content = RecordDict({"config": config, "masking": ConfigRecord(order)})
     node = list(fleet.grid.get_node_ids())[client]
-    (reply,) = fleet.grid.send_and_receive([Message(RecordDict(content), node, f"query.masking_{query}")])
+    (reply,) = fleet.grid.send_and_receive([Message(content, node, f"query.masking_{query}")])
     return reply.content["masking"]
 
 

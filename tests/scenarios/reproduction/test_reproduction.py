@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import scenarios.sweep.run
+from attacks.disaggregation.solvers import Projection
 from fedsim.core.errors import RunFailedError, UserError
+from fedsim.core.files import write_json
 from scenarios.cli import app
 from scenarios.planted import Planted
 from scenarios.reproduction import experiment as experiment_module
@@ -24,6 +26,7 @@ from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.page import render_outcome
 from scenarios.reproduction.record import write_record
 from scenarios.reproduction.recorded import with_recorded
+from scenarios.run.scenario import Scenario
 from scenarios.run.scoring import update_variance
 from scenarios.sweep.code import this_code
 from scenarios.sweep.run import SweepDirectory, run_sweep
@@ -181,7 +184,8 @@ def test_a_record_keeps_what_is_not_compared_and_values_that_only_runs_tell_of(s
     figures = Figures(figures={"one": EXACT}, paper={"one": 0.1}, baseline="one")
     shares = Histogram(figures="counts")
     run = row(1.0, rounds=12, window=4, seed=1, **{"counts.3": 0.5})
-    for name, measure in {"figures": figures, "shares": shares}.items():
+    measures: dict[str, Figures | Histogram] = {"figures": figures, "shares": shares}
+    for name, measure in measures.items():
         made = measure.cells([run], ["rounds", "window"])
         experiment = replace(small, name=name, file=small.file.model_copy(update={"measure": measure}))
         write_csv(Outcome(experiment, tuple(made), {}).rows(), tmp_path / f"{name}.csv")
@@ -263,7 +267,7 @@ def test_a_value_of_the_paper_that_needs_no_attack_is_not_compared():
 
 
 def test_shares_of_counts_are_those_of_the_planted_rounds():
-    shares = Planted(clients=40, rounds=400, window=10, solver={"name": "projection"}).run()["counts"]
+    shares = Planted(clients=40, rounds=400, window=10, solver=Projection()).run()["counts"]
     assert sum(shares.values()) == pytest.approx(1)
     mean = sum(int(value) * share for value, share in shares.items())
     assert mean == pytest.approx(1.0, abs=0.15)  # rate 0.1: five standard errors
@@ -285,9 +289,14 @@ def test_tally_grants_the_papers_rounding(small, directory):
     assert str(Tally.of(cells)) == "4 of 5 cells run: 1 better than the paper's, 2 equal, 1 worse"
 
 
+def step_of(point):
+    assert isinstance(point.settings, Scenario)
+    return Step.of(point.settings)
+
+
 def test_a_shared_training_costs_once():
     points = Experiment.load(PAPER / "table1.toml").budget(Budget.QUICK).points
-    speed = Speed(easy=0.0, hard=0.0, noisy=0.0, lost=0.0, steps={Step.of(p.settings): 1.0 for p in points})
+    speed = Speed(easy=0.0, hard=0.0, noisy=0.0, lost=0.0, steps={step_of(p): 1.0 for p in points})
     epochs = [point.values["clients.local_epochs"] for point in points]
     alone = [speed.seconds([point]) for point in points]
     assert alone == [alone[0] / epochs[0] * number for number in epochs]
@@ -299,13 +308,13 @@ def test_a_shared_training_costs_once():
 
 def test_table_1_is_sixteen_million_steps():
     points = Experiment.load(PAPER / "table1.toml").sweep.points
-    speed = Speed(easy=0.0, hard=0.0, noisy=0.0, lost=0.0, steps={Step.of(p.settings): 1.0 for p in points})
+    speed = Speed(easy=0.0, hard=0.0, noisy=0.0, lost=0.0, steps={step_of(p): 1.0 for p in points})
     assert speed.seconds(points, share_epochs=True) == pytest.approx(16.1e6, rel=0.05)
 
 
 def test_steps_are_timed_as_they_are_taken():
     (point,) = Experiment.load(PAPER / "tableS7.toml").budget(Budget.QUICK).points
-    step = Step.of(point.settings)
+    step = step_of(point)
     assert (step.images, step.momentum) == (16, False)
     assert step.cpu_seconds() > 0
 
@@ -328,13 +337,13 @@ def test_an_unknown_name_lists_the_names():
 
 
 def test_a_full_disk_ends_the_sweep_and_keeps_what_is_done(small, directory, monkeypatch):
-    write, left = scenarios.sweep.run.write_json, [2]
+    left = [2]
 
     def full(*arguments):
         if not left[0]:
             raise OSError(errno.ENOSPC, "No space left on device")
         left[0] -= 1
-        write(*arguments)
+        write_json(*arguments)
 
     monkeypatch.setattr(scenarios.sweep.run, "write_json", full)
     with pytest.raises(RunFailedError, match="No space left on device"):

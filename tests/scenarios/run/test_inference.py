@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.container import ErrorbarContainer
 
 from attacks.disaggregation import Recovery
 from attacks.view import AttackerView
@@ -306,4 +307,5 @@ def test_a_property_that_is_always_guessed_wrong_is_drawn():
     )
     fading = PropertyJudge().draw(findings).axes[1]
     (points,) = fading.containers
+    assert isinstance(points, ErrorbarContainer)
     assert points.lines[0].get_ydata().tolist() == [0.0]

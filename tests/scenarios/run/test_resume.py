@@ -11,6 +11,7 @@ import sys
 import traceback
 from functools import partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_a_run_does_not_go_on_with_other_data(scenario_file, tmp_path):
     data = f'data={{ name = "cifar10", path = "{tmp_path}/some.npz" }}'
     overrides = (*PLAIN, data, "clients.dataset_size=8")
     rng = np.random.default_rng(0)
-    arrays = {
+    arrays: dict[str, Any] = {
         "x_train": rng.integers(0, 256, (40, 32, 32, 3), dtype=np.uint8),
         "y_train": np.arange(40) % 10,
         "x_test": np.zeros((10, 32, 32, 3), dtype=np.uint8),

@@ -7,7 +7,7 @@ from torch import nn
 
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import Inline
-from scenarios.run.runner import train_run
+from scenarios.run.runner import train_rounds, train_run
 from scenarios.run.scenario import load_scenario
 from scenarios.run.world import World
 from scenarios.sweep import shared_epochs
@@ -75,7 +75,7 @@ def test_what_was_interrupted_goes_on_to_the_same_bytes(stop, scenario_file, tmp
     for epochs, scenario in family.items():
         train_run(World.prepare(scenario), folder(tmp_path / f"alone-{epochs}"), engine=Inline(1))
     runs = [(scenario, folder(tmp_path / f"shared-{epochs}")) for epochs, scenario in family.items()]
-    calls, train_rounds = itertools.count(), shared_epochs.train_rounds
+    calls = itertools.count()
 
     def give_up(*arguments, **options):
         if next(calls) == stop:

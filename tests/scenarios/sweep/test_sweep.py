@@ -17,6 +17,7 @@ from fedsim.core.errors import UserError
 from fedsim.devices.trainer import Trainer
 from scenarios.planted import Planted
 from scenarios.run.scenario import load_scenario
+from scenarios.run.simulate import simulate
 from scenarios.sweep.code import this_code
 from scenarios.sweep.page import render_sweep
 from scenarios.sweep.pool import local_pool, ray_pool
@@ -77,14 +78,13 @@ def test_every_attack_is_checked_before_the_training_that_they_share(plan, tmp_p
 def counted_trainings():
     """The scenarios that are really simulated in the block."""
     seen = []
-    simulate = scenarios.run.runner.simulate
 
     def counted(world, *rest):
         seen.append(world.scenario)
         return simulate(world, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scenarios.run.runner, "simulate", counted)
+        patch.setattr("scenarios.run.runner.simulate", counted)
         yield seen
 
 

@@ -68,7 +68,7 @@ def test_with_few_rounds_and_ones_confidence_is_honest(sizes):
         confidence.append(recovery.confidence)
         correct.append(right(recovery.participation, case.participation))
         outcome.append(recovery.outcome)
-    sure, true, outcomes = (np.concatenate(rows) for rows in (confidence, correct, outcome))
+    sure, true, outcomes = np.concatenate(confidence), np.concatenate(correct), np.concatenate(outcome)
     assert true[outcomes == Outcome.PROVED].all()
     assert true[sure > 0.9].mean() > 0.95
     assert true.sum() > 0.9 * sure.sum()

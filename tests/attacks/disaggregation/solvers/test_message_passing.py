@@ -58,7 +58,7 @@ def test_window_posterior_sums_over_all_columns(name):
 def test_leave_one_out_is_a_prediction_from_the_other_rounds(scales):
     rng = np.random.default_rng(1)
     A = rng.standard_normal((9, 30))
-    X = np.concatenate((rng.random((9, 4)), rng.integers(1, 4, (9, 1))), axis=1)
+    X = np.column_stack((rng.random((9, 4)), rng.integers(1, 4, (9, 1)).astype(float)))
     shared = rng.standard_normal((9, 2))
     model = RoundModel(
         A @ A.T, X, 0.1 * rng.random((9, 4)), scales, rng.uniform(0.5, 2, 4), rng.uniform(0.2, 1, 9), shared
