@@ -19,8 +19,9 @@ from fedsim.core.errors import UserError
 from fedsim.core.progress import Progress, silent
 from fedsim.core.settings import Settings
 from scenarios.run.scenario import checked, read_toml
+from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.pool import Pool
-from scenarios.sweep.run import PointResult, SweepDirectory, run_sweep
+from scenarios.sweep.run import PointResult, run_sweep
 from scenarios.sweep.sweep import Point, Sweep, SweepFile
 from scenarios.sweep.table import flat
 

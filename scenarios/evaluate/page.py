@@ -17,7 +17,8 @@ from scenarios.evaluate.evaluate import (
 from scenarios.pages import image, render
 from scenarios.run.scenario import Scenario
 from scenarios.sweep.code import other_code
-from scenarios.sweep.run import PointResult, SweepDirectory
+from scenarios.sweep.directory import SweepDirectory
+from scenarios.sweep.run import PointResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

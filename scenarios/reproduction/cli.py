@@ -14,7 +14,7 @@ from scenarios.sweep.cli import Fresh, Workers, at_work, interruptible
 if TYPE_CHECKING:
     from scenarios.reproduction.experiment import Experiment
     from scenarios.reproduction.outcome import Outcome
-    from scenarios.sweep.run import SweepDirectory
+    from scenarios.sweep.directory import SweepDirectory
     from scenarios.sweep.sweep import Sweep
 
 
@@ -59,7 +59,7 @@ def reproduce(
     overrides = () if data is None else (f'data.path="{data}"',)
     chosen = experiments(names or (), overrides)
 
-    from scenarios.sweep.run import SweepDirectory
+    from scenarios.sweep.directory import SweepDirectory
 
     directory = SweepDirectory(out / "cells")
     if names:

@@ -17,7 +17,8 @@ from scenarios.reproduction.measures import Measure
 from scenarios.reproduction.measures.cell import Cell, Row, rest
 from scenarios.reproduction.measures.mean import Mean
 from scenarios.run.scenario import Scenario, checked, read_toml, toml_value
-from scenarios.sweep.run import SweepDirectory, read_results
+from scenarios.sweep.directory import SweepDirectory
+from scenarios.sweep.run import read_results
 from scenarios.sweep.sweep import Block, Point, Sweep, SweepFile, shown
 from scenarios.sweep.table import tidy
 

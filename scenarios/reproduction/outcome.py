@@ -9,7 +9,7 @@ from typing import Any
 from scenarios.reproduction.experiment import Experiment
 from scenarios.reproduction.measures.cell import Cell, costs
 from scenarios.sweep.code import other_code
-from scenarios.sweep.run import SweepDirectory
+from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.sweep import shown
 
 ROUNDING = 0.005

@@ -15,7 +15,7 @@ from scenarios.reproduction.experiment import PAPER, Experiment
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw
 from scenarios.reproduction.recorded import with_recorded
-from scenarios.sweep.run import SweepDirectory
+from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.sweep import shown
 from scenarios.sweep.table import write_csv
 

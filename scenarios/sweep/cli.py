@@ -14,8 +14,8 @@ import typer
 from scenarios.interruptions import this_command, told, unwound_by_sigterm
 
 if TYPE_CHECKING:
+    from scenarios.sweep.directory import SweepDirectory
     from scenarios.sweep.pool import Pool
-    from scenarios.sweep.run import SweepDirectory
 
 BaseSet = Annotated[
     list[str] | None,
@@ -86,8 +86,8 @@ def interruptible() -> Iterator[None]:
 @contextmanager
 def at_work(folder: Path, workers: int | None, *, ray: bool = False) -> Iterator[tuple[SweepDirectory, Pool]]:
     """A sweep's folder, for the block to itself, and the pool that its points are worked on in."""
+    from scenarios.sweep.directory import SweepDirectory
     from scenarios.sweep.pool import local_pool, ray_pool
-    from scenarios.sweep.run import SweepDirectory
 
     directory = SweepDirectory.open(folder)
     pool = ray_pool() if ray else local_pool(workers or os.cpu_count() or 1)

@@ -12,7 +12,8 @@ from fedsim.core.errors import UserError
 from scenarios.pages import image, render
 from scenarios.planted import Planted
 from scenarios.sweep.code import other_code
-from scenarios.sweep.run import PointResult, SweepDirectory
+from scenarios.sweep.directory import SweepDirectory
+from scenarios.sweep.run import PointResult
 from scenarios.sweep.sweep import Sweep, shown
 from scenarios.sweep.table import tidy
 

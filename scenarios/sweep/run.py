@@ -1,26 +1,16 @@
-"""Running a sweep: one folder, a run directory per point, and a training that points share.
+"""Running a sweep: every point that is not done, trainings before the points that share them.
 
-    runs/NAME/
-      sweep.toml           the file, as last run
-      points/NAME/         a run directory per point; its transcript and truth are links to …
-      trainings/NAME/      … what points have in common that differ only in what follows the training
-      sweep.csv            one row per point; sweep.parquet too, if pyarrow is installed
-      sweep.html           the table and a picture of one figure
-
-Points and trainings say in code.txt which code made them. A point is done when its last file stands, and
-files are written whole. So a sweep that was killed goes on where it stopped, and a changed file runs the
-points that are new.
+A point is done when its last file exists, and files are written whole. So a killed sweep continues where it
+stopped, and a changed sweep file runs only the points that are new.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -29,83 +19,15 @@ from typing import Any
 import tomli_w
 
 from fedsim.core.errors import RunFailedError, UserError
-from fedsim.core.files import read_json, write_json, write_text, writing
+from fedsim.core.files import read_json, write_text
 from fedsim.core.progress import Progress, silent
-from scenarios.cpu import cpu_seconds
-from scenarios.planted import Planted
-from scenarios.run.directory import RESULT, RunDirectory
+from scenarios.run.directory import RESULT
 from scenarios.run.scenario import Scenario
-from scenarios.sweep.code import add_code, code_of, this_code
+from scenarios.sweep.code import code_of, this_code
+from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.pool import InProcess, Pool
-from scenarios.sweep.sweep import SPOOLED, Point, Sweep
-
-HONEST = "honest.json"
-"""Last file of a training: the figures that no attack changes."""
-
-
-@dataclass(frozen=True)
-class SweepDirectory:
-    """Where the files of a sweep are."""
-
-    path: Path
-
-    @classmethod
-    def open(cls, path: Path) -> SweepDirectory:
-        """The folder of this or an earlier state of a sweep, or a new one."""
-        directory = cls(path)
-        is_sweep = directory.file.exists() or (path / "points").is_dir()
-        if path.exists() and not is_sweep and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(f"{path} exists and is not a sweep: choose another --out")
-        with writing(path):
-            (path / "points").mkdir(parents=True, exist_ok=True)
-            (path / "trainings").mkdir(exist_ok=True)
-        return directory
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody else works in this folder during the block; a `UserError` if somebody does."""
-        with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UserError(
-                    f"--out {self.path}: another command works there: wait for it, or choose another --out"
-                ) from error
-            for leftover in (self.path / "trainings").glob(f"{SPOOLED}*"):
-                shutil.rmtree(leftover)
-            yield
-
-    @property
-    def file(self) -> Path:
-        """The sweep file as last run."""
-        return self.path / "sweep.toml"
-
-    @property
-    def table(self) -> Path:
-        """One row per point."""
-        return self.path / "sweep.csv"
-
-    @property
-    def page(self) -> Path:
-        """One self-contained page, which links to the points' reports."""
-        return self.path / "sweep.html"
-
-    def point(self, point: Point) -> RunDirectory:
-        """The folder of a point."""
-        return RunDirectory(self.path / "points" / point.name)
-
-    def training(self, name: str) -> RunDirectory:
-        """The folder of a training."""
-        return RunDirectory(self.path / "trainings" / name)
-
-    def done(self, point: Point, *, fresh: bool = False) -> bool:
-        """Whether the point's last file stands; a `fresh` one was made by the code that runs.
-
-        Whoever attacked the point with other settings since has made it another one.
-        """
-        run = self.point(point)
-        last = run.result if isinstance(point.settings, Planted) else run.report
-        return last.exists() and point.is_of(run.scenario) and (not fresh or code_of(run.path) == this_code())
+from scenarios.sweep.sweep import Point, Sweep
+from scenarios.sweep.work import run_point, train_shared
 
 
 @dataclass(frozen=True)
@@ -278,59 +200,3 @@ def _reason(future: Future[None]) -> str:
         ) from error
     told = isinstance(error, UserError | RunFailedError)
     return " ".join((str(error) if told else f"{type(error).__name__}: {error}").split())
-
-
-def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: bool) -> None:
-    """Simulate what several points share, unless it is there already, from its checkpoint if there is one.
-
-    Several trainings differ in their local epochs only: the longest of them is done, and the others follow,
-    if there is room for what they share. A `fresh` one takes nothing that other code than `code` left.
-    """
-    from scenarios.run.runner import train_run
-    from scenarios.run.world import World
-    from scenarios.sweep.shared_epochs import rounds_at_a_time, train_shared_epochs
-
-    runs = []
-    for scenario, folder in trainings:
-        run = RunDirectory(folder)
-        if fresh and code_of(folder) != code:
-            shutil.rmtree(folder, ignore_errors=True)
-        if (folder / HONEST).exists():
-            continue
-        if not run.checkpoint.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            run = RunDirectory.create(folder, replace=False)
-        add_code(folder, code)
-        runs.append((scenario, run))
-    together = rounds_at_a_time([scenario for scenario, _ in runs], runs[0][1].path) if len(runs) > 1 else 0
-    if together:
-        trained = train_shared_epochs(runs, at_a_time=together)
-    else:
-        trained = ((run, train_run(World.prepare(scenario), run)) for scenario, run in runs)
-    before = cpu_seconds()
-    for run, honest in trained:
-        # What several share is the cost of the first that is there.
-        now = cpu_seconds()
-        honest["simulation"]["cpu_seconds"], before = now - before, now
-        write_json(run.path / HONEST, honest)
-        run.checkpoint.unlink(missing_ok=True)
-
-
-def run_point(settings: Scenario | Planted, folder: Path, training: str | None, code: str) -> None:
-    """A point from its beginning: what an interrupted attempt left in its folder goes first."""
-    shutil.rmtree(folder, ignore_errors=True)
-    run = RunDirectory.create(folder, replace=False)
-    if isinstance(settings, Planted):
-        add_code(folder, code)
-        write_text(run.scenario, tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True)))
-        write_json(run.result, settings.run())
-        return
-    from scenarios.run.runner import attack_run, publish
-
-    # Relative, so that the sweep's folder can be moved.
-    shared = Path("../../trainings") / str(training)
-    for file in (run.transcript, run.truth):
-        file.symlink_to(shared / file.name)
-    add_code(folder, *code_of(folder / shared).split(", "), code)
-    honest = read_json(folder / shared / HONEST, "the figures of a training")
-    attack_run(settings, run, {**honest, "analytics": publish(settings, run)})

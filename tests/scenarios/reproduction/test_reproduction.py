@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import scenarios.sweep.run
+import scenarios.sweep.work
 from attacks.disaggregation.solvers import Projection
 from fedsim.core.errors import RunFailedError, UserError
 from fedsim.core.files import write_json
@@ -29,7 +30,8 @@ from scenarios.reproduction.recorded import with_recorded
 from scenarios.run.scenario import Scenario
 from scenarios.run.scoring import update_variance
 from scenarios.sweep.code import this_code
-from scenarios.sweep.run import SweepDirectory, run_sweep
+from scenarios.sweep.directory import SweepDirectory
+from scenarios.sweep.run import run_sweep
 from scenarios.sweep.table import write_csv
 
 SMALL = """
@@ -345,7 +347,7 @@ def test_a_full_disk_ends_the_sweep_and_keeps_what_is_done(small, directory, mon
         left[0] -= 1
         write_json(*arguments)
 
-    monkeypatch.setattr(scenarios.sweep.run, "write_json", full)
+    monkeypatch.setattr(scenarios.sweep.work, "write_json", full)
     with pytest.raises(RunFailedError, match="No space left on device"):
         run_sweep(small.sweep, directory)
     assert [directory.done(point) for point in small.sweep.points] == [True] * 2 + [False] * 6

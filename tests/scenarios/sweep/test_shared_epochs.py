@@ -11,8 +11,8 @@ from scenarios.run.runner import train_rounds, train_run
 from scenarios.run.scenario import load_scenario
 from scenarios.run.world import World
 from scenarios.sweep import shared_epochs
-from scenarios.sweep.run import HONEST, train_shared
 from scenarios.sweep.shared_epochs import rounds_at_a_time, train_shared_epochs
+from scenarios.sweep.work import HONEST, train_shared
 
 FILES = ("transcript/aggregates.npy", "transcript/rounds.csv", "truth/participation.npy", "truth/updates.npy")
 

@@ -19,9 +19,10 @@ from scenarios.planted import Planted
 from scenarios.run.scenario import load_scenario
 from scenarios.run.simulate import simulate
 from scenarios.sweep.code import this_code
+from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.page import render_sweep
 from scenarios.sweep.pool import local_pool, ray_pool
-from scenarios.sweep.run import SweepDirectory, check_worlds, run_sweep
+from scenarios.sweep.run import check_worlds, run_sweep
 from scenarios.sweep.sweep import Sweep
 from scenarios.sweep.table import tidy
 

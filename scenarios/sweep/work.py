@@ -1,0 +1,78 @@
+"""The work of a sweep: a training that points share, and a point.
+
+Every figure of a sweep comes from these two functions. They run in worker processes and leave files.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import tomli_w
+
+from fedsim.core.files import read_json, write_json, write_text
+from scenarios.cpu import cpu_seconds
+from scenarios.planted import Planted
+from scenarios.run.directory import RunDirectory
+from scenarios.run.scenario import Scenario
+from scenarios.sweep.code import add_code, code_of
+
+HONEST = "honest.json"
+"""Last file of a training: the figures that no attack changes."""
+
+
+def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: bool) -> None:
+    """Simulate what several points share, unless it is there already, from its checkpoint if there is one.
+
+    Several trainings differ in their local epochs only: the longest of them is done, and the others follow,
+    if there is room for what they share. A `fresh` one takes nothing that other code than `code` left.
+    """
+    from scenarios.run.runner import train_run
+    from scenarios.run.world import World
+    from scenarios.sweep.shared_epochs import rounds_at_a_time, train_shared_epochs
+
+    runs = []
+    for scenario, folder in trainings:
+        run = RunDirectory(folder)
+        if fresh and code_of(folder) != code:
+            shutil.rmtree(folder, ignore_errors=True)
+        if (folder / HONEST).exists():
+            continue
+        if not run.checkpoint.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            run = RunDirectory.create(folder, replace=False)
+        add_code(folder, code)
+        runs.append((scenario, run))
+    together = rounds_at_a_time([scenario for scenario, _ in runs], runs[0][1].path) if len(runs) > 1 else 0
+    if together:
+        trained = train_shared_epochs(runs, at_a_time=together)
+    else:
+        trained = ((run, train_run(World.prepare(scenario), run)) for scenario, run in runs)
+    before = cpu_seconds()
+    for run, honest in trained:
+        # What several share is the cost of the first that is there.
+        now = cpu_seconds()
+        honest["simulation"]["cpu_seconds"], before = now - before, now
+        write_json(run.path / HONEST, honest)
+        run.checkpoint.unlink(missing_ok=True)
+
+
+def run_point(settings: Scenario | Planted, folder: Path, training: str | None, code: str) -> None:
+    """A point from its beginning: what an interrupted attempt left in its folder goes first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    run = RunDirectory.create(folder, replace=False)
+    if isinstance(settings, Planted):
+        add_code(folder, code)
+        write_text(run.scenario, tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True)))
+        write_json(run.result, settings.run())
+        return
+    from scenarios.run.runner import attack_run, publish
+
+    # Relative, so that the sweep's folder can be moved.
+    shared = Path("../../trainings") / str(training)
+    for file in (run.transcript, run.truth):
+        file.symlink_to(shared / file.name)
+    add_code(folder, *code_of(folder / shared).split(", "), code)
+    honest = read_json(folder / shared / HONEST, "the figures of a training")
+    attack_run(settings, run, {**honest, "analytics": publish(settings, run)})
