@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from analytics.report import ParticipationReport
 from attacks.disaggregation.counts.intervals import WindowsError
 from attacks.disaggregation.counts.windows import Windows
-from attacks.disaggregation.space.mapped_memory import let_go
+from attacks.disaggregation.space.mapped_memory import release_pages
 
 ROWS_PER_CHECK = 256
 """Aggregates may be memory-mapped: finiteness is checked so many rounds at a time."""
@@ -162,7 +162,7 @@ def _check_aggregates(aggregates: NDArray[Any]) -> None:
                 start + int(row),
             )
         largest = max(largest, float(size))
-        let_go(aggregates)
+        release_pages(aggregates)
     if largest and not LEAST <= largest <= MOST:
         raise ProblemError(
             f"aggregates: the largest entry is {largest:.3g}, expected one that fits into 32 bits "

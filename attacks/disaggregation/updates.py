@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks.disaggregation.space.subspace import slices
+from attacks.disaggregation.space.mapped_memory import slices
 
 SINGULAR = 1e-9
 """Relative eigenvalue of the normal equations below which a combination of clients is not determined."""

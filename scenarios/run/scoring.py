@@ -18,7 +18,7 @@ from analytics.report import ParticipationReport
 from attacks.disaggregation import UNKNOWN, Recovery
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.recovery import Outcome
-from attacks.disaggregation.space.subspace import slices
+from attacks.disaggregation.space.mapped_memory import slices
 from attacks.disaggregation.updates import least_squares
 from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth

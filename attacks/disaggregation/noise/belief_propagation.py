@@ -19,7 +19,8 @@ from attacks.disaggregation.counts.window_posterior import WindowPosterior
 from attacks.disaggregation.noise.detection import detect
 from attacks.disaggregation.noise.round_model import LeaveOneOut, RoundModel, Scales
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.space.whitening import level_rounds, outliers, whitened_gram
+from attacks.disaggregation.space.gram_corrections import level_rounds, outliers
+from attacks.disaggregation.space.whitening import whitened_gram
 
 BLOCK_ENTRIES = 1 << 25
 """Numbers in memory at a time for a block of rounds (256 MB)."""

@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from attacks.disaggregation.space.flips import flip_costs, unit_distances
+
 LEAST_SQUARES_STEPS = 2
 """Steps that solve for a round's entries together; later ones trust the others' and are less noisy."""
 LEAST_NOISE = 1e-9
@@ -82,7 +84,7 @@ def near_columns(columns: NDArray[np.uint8], basis: NDArray[np.float64]) -> Deco
     rest = P - (P @ basis) @ basis.T
     variance = np.einsum("kr,kr->k", rest, rest) / max(len(basis) - basis.shape[1], 1)
     variance = np.maximum(variance, np.median(variance) if len(P) else 0.0).clip(LEAST_NOISE)
-    change = 2 * (1 - 2 * P) * rest + 1 - np.einsum("ij,ij->i", basis, basis)
+    change = flip_costs(P, rest, unit_distances(basis))
     odds = (change / (2 * variance[:, None])).clip(-SURE, SURE)
     return Decoded(columns.T, ((2 * P - 1) * odds).T)
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.space.flips import flip_costs, unit_distances
 from attacks.disaggregation.space.subspace import Subspace
 
 MOST_EXCHANGES = 100
@@ -27,7 +28,7 @@ class Rivals:
 
     def __init__(self, windows: Windows, subspace: Subspace) -> None:
         self.windows, self.U = windows, subspace.basis
-        self.outside = 1 - np.einsum("ij,ij->i", self.U, self.U)
+        self.unit_distances = unit_distances(self.U)
 
     def polished(self, column: NDArray[np.uint8], client: int) -> NDArray[np.uint8]:
         """The column after exchanges, the best first, as long as they bring it nearer to the space."""
@@ -56,7 +57,7 @@ class Rivals:
         """Changes (m,) of the squared distance, and the entries (m, 1 or 2) that each of them inverts."""
         p = column.astype(np.float64)
         residual = p - self.U @ (self.U.T @ p)
-        flip = 2 * (1 - 2 * p) * residual + self.outside
+        flip = flip_costs(p, residual, self.unit_distances)
         alone = np.ones(len(p), dtype=np.bool_)
         for row in self.windows.constraints(client):
             if row.sd > 0:

@@ -15,6 +15,7 @@ from attacks.disaggregation.proof.certificate import unique
 from attacks.disaggregation.proof.identifiability import active_clients, determined, holds_all, out_of_reach
 from attacks.disaggregation.proof.settling import EVEN, MEETS_ALL, Verdict, settle_by_lists, settle_duplicates
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
+from attacks.disaggregation.space.flips import unit_distances
 from attacks.disaggregation.space.subspace import Subspace
 from attacks.disaggregation.workers import BlockWorkers, Threads
 
@@ -84,8 +85,7 @@ def excludes(bound: float, subspace: Subspace, rounds: int) -> bool:
 def expected_residual(problem: DisaggregationProblem, subspace: Subspace) -> NDArray[np.float64]:
     """(K,) mean squared distance of a random column with the client's counts: the yardstick under noise."""
     mean = problem.windows.expected()
-    outside = 1 - np.einsum("ij,ij->i", subspace.basis, subspace.basis)
-    expected = subspace.residual(mean) + (mean * (1 - mean)) @ outside
+    expected = subspace.residual(mean) + (mean * (1 - mean)) @ unit_distances(subspace.basis)
     return np.asarray(np.maximum(expected, np.finfo(np.float64).tiny))
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.space.flips import flip_costs, unit_distances
 from fedsim.core.progress import Progress, silent
 
 CHECK_EVERY = 10
@@ -193,9 +194,10 @@ def descend(Q: NDArray[np.float32], U: NDArray[np.float32], *, most: int = 40) -
     """Binary rows changed entry by entry, the best one first, as long as they come nearer to col U."""
     Q = Q.copy()
     rows = np.arange(len(Q))
-    outside = 1 - np.einsum("ij,ij->i", U, U)
+    distances = unit_distances(U)
     for _ in range(most if len(Q) else 0):
-        change = 2 * (1 - 2 * Q) * (Q - (Q @ U) @ U.T) + outside  # of the squared distance
+        residuals = np.asarray(Q - (Q @ U) @ U.T, dtype=np.float32)
+        change = flip_costs(Q, residuals, distances)
         best = change.argmin(axis=1)
         better = change[rows, best] < -1e-4
         if not better.any():

@@ -27,7 +27,8 @@ from attacks.disaggregation.proof.identifiability import out_of_reach
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.reflections.random_starts import SAME, ReflectionSearch
-from attacks.disaggregation.space.coordinates import capped, space_off_diagonal, standardised_gram
+from attacks.disaggregation.space.gram import standardised_gram
+from attacks.disaggregation.space.gram_corrections import clipped, off_diagonal_space
 from attacks.disaggregation.space.subspace import Subspace
 from fedsim.core.progress import Progress, silent
 from fedsim.core.settings import Settings
@@ -170,8 +171,8 @@ class Blind(Settings):
         progress: Progress,
     ) -> Columns:
         gram = standardised_gram(problem.aggregates)
-        basis = space_off_diagonal(gram, subspace.rank)
-        grams = (gram, capped(gram, subspace.rank))  # which is better depends on the updates
+        basis = off_diagonal_space(gram, subspace.rank)
+        grams = (gram, clipped(gram, subspace.rank))  # which is better depends on the updates
         rate = _rate(problem, subspace)
         rates = np.array(ANY_RATE if rate is None else (rate,))
         search = self._search(basis, rates, NOISY, rng)

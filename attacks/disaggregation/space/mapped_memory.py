@@ -1,37 +1,46 @@
-"""Reading sums that are larger than memory."""
+"""Reading aggregates that are larger than memory."""
 
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+SLICE_ENTRIES = 1 << 24
+"""Entries of the aggregates in one slice (128 MB in double precision)."""
 MAPPED_BYTES = 1 << 26
-"""How much of a memory-mapped array is in memory at a time."""
+"""Bytes of a memory-mapped array that are in memory at a time."""
+
+
+def slices(A: NDArray[Any], dtype: DTypeLike = np.float64) -> Iterator[NDArray[Any]]:
+    """Column slices (rounds, some) of A in the given precision, left to right."""
+    width = max(1, SLICE_ENTRIES // len(A))
+    for start in range(0, A.shape[1], width):
+        yield in_memory(A[:, start : start + width], A, dtype)
 
 
 def in_memory(view: NDArray[Any], A: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
-    """A copy of a view of A that has all of A's rows, and some of its columns.
+    """A copy of `view`, which holds some columns of all rows of A.
 
-    A few rows at a time: what a column needs of a memory-mapped array is next to nothing, but the system
-    maps the neighbourhood too, and in the end the whole file.
+    The copy is made a few rows at a time. A column needs little of a memory-mapped file, but the system also
+    maps the pages around it, and in the end the whole file.
     """
     copy = np.empty(view.shape, dtype)
     rows = max(1, MAPPED_BYTES // max(1, A.itemsize * A.shape[1]))
     for start in range(0, len(view), rows):
         copy[start : start + rows] = view[start : start + rows]
-        let_go(A)
+        release_pages(A)
     return copy
 
 
-def let_go(A: NDArray[Any]) -> None:
-    """Give back the pages that reading a memory-mapped array has brought into this process.
+def release_pages(A: NDArray[Any]) -> None:
+    """Return the pages of a read-only memory-mapped array to the system; leave any other array alone.
 
-    What was read once stays mapped until memory is short elsewhere, so that a pass over the array would
-    need as much memory as a copy of it. Pages that are read again come back, unchanged. Any other array
-    is left alone.
+    Pages stay mapped after they are read, until memory is short elsewhere. A pass over the array would need
+    as much memory as a copy of it. A released page is read again when it is needed.
     """
     source: object = A.base
     if isinstance(A, np.memmap) and A.mode == "r" and isinstance(source, mmap.mmap):

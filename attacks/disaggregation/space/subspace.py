@@ -20,13 +20,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.space.mapped_memory import in_memory, let_go
+from attacks.disaggregation.space.gram import gram
+from attacks.disaggregation.space.mapped_memory import SLICE_ENTRIES, release_pages
 
-SLICE_ENTRIES = 1 << 24
-"""Entries of A that are read at a time (128 MB in double precision)."""
 BLOCK_ROWS = 512
 """Clients that are handled at a time where a batch of all would need matrices of clients × rounds."""
 GRAM_ROUNDS = 1024
@@ -213,23 +212,8 @@ def _combinations(A: NDArray[Any], number: int, rng: np.random.Generator) -> NDA
     for start in range(0, len(A), rows):
         block = np.asarray(A[start : start + rows], dtype=np.float64)
         Y[start : start + rows] = (parts @ block.T).T
-        let_go(A)
+        release_pages(A)
     return Y
-
-
-def gram(A: NDArray[Any]) -> NDArray[np.float64]:
-    """A Aᵀ in double precision, read in slices."""
-    K = np.zeros((len(A), len(A)))
-    for part in slices(A):
-        K += part @ part.T
-    return K
-
-
-def slices(A: NDArray[Any], dtype: DTypeLike = np.float64) -> Iterator[NDArray[Any]]:
-    """Column slices of A (rounds, some) in the given precision, left to right."""
-    width = max(1, SLICE_ENTRIES // len(A))
-    for start in range(0, A.shape[1], width):
-        yield in_memory(A[:, start : start + width], A, dtype)
 
 
 def row_blocks(rows: int) -> Iterator[slice]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.space.gram import gram_of_pieces
 from attacks.disaggregation.space.mapped_memory import in_memory
 
 LONGEST_SIDE = 1024
@@ -44,43 +45,10 @@ def whitened_gram(
     of the model's tensors in the order of the coordinates, output dimension first.
     """
     rounds = len(aggregates)
-    K = np.zeros((rounds, rounds))
-    for tile in _tiles(aggregates, layer_shapes):
-        centred = tile if cohort_sizes is None else _centred(tile, cohort_sizes.astype(np.float32))
-        flat = _whitened(centred).reshape(rounds, -1)
-        K += flat @ flat.T
-    return K
-
-
-def level_rounds(
-    K: NDArray[np.float64], cohort_sizes: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """K with rounds rescaled so that the energy per participant has no trend over time, and the scales (R,).
-
-    Updates grow or shrink as a model trains; a cubic in the logarithm is all that is taken out. The trace
-    becomes the number of rounds.
-    """
-    energy = np.diag(K) / np.maximum(cohort_sizes, 1)
-    used = energy > 0
-    time = np.linspace(-1, 1, len(K))
-    degree = min(3, max(int(used.sum()) // 10, 0))
-    trend = np.polynomial.Polynomial.fit(time[used], np.log(energy[used]), degree)
-    scale = np.exp(-0.5 * trend(time))
-    scale *= np.sqrt(len(K) / (np.diag(K) @ scale**2))
-    return K * np.outer(scale, scale), scale
-
-
-def outliers(
-    K: NDArray[np.float64], *, typical: int, times: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenvalues above `times` the `typical`-th largest: by how much they exceed it, and their vectors.
-
-    (q,) and (R, q). What many updates share stands out of the spectrum, and says little about who took part.
-    """
-    values, vectors = np.linalg.eigh(K)
-    level = values[-min(typical, len(values))]
-    stand_out = values > times * level
-    return values[stand_out] - level, vectors[:, stand_out]
+    sizes = None if cohort_sizes is None else cohort_sizes.astype(np.float32)
+    tiles = _tiles(aggregates, layer_shapes)
+    centred = (tile if sizes is None else _centred(tile, sizes) for tile in tiles)
+    return gram_of_pieces((_whitened(tile).reshape(rounds, -1) for tile in centred), rounds=rounds)
 
 
 def _tiles(

@@ -15,7 +15,8 @@ from attacks.disaggregation.noise.detection import COHORT_SD, detect
 from attacks.disaggregation.noise.round_model import LeaveOneOut, Products, RoundModel, Scales
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import MessagePassing
-from attacks.disaggregation.space.whitening import level_rounds, outliers, whitened_gram
+from attacks.disaggregation.space.gram_corrections import level_rounds, outliers
+from attacks.disaggregation.space.whitening import whitened_gram
 from tests.helpers.planted import blurred, right
 
 REPORTS = {

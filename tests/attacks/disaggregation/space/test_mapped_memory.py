@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attacks.disaggregation.space.mapped_memory import let_go
-from attacks.disaggregation.space.subspace import slices
+from attacks.disaggregation.space.mapped_memory import release_pages, slices
 
 
 def mapped_bytes():
@@ -23,8 +22,8 @@ def test_a_pass_over_a_mapped_array_does_not_keep_it_in_memory(tmp_path, monkeyp
     sums = np.load(tmp_path / "sums.npy", mmap_mode="r")
     before, seen, total = mapped_bytes(), [], 0.0
     monkeypatch.setattr(
-        "attacks.disaggregation.space.mapped_memory.let_go",
-        lambda A: [seen.append(mapped_bytes()), let_go(A)],
+        "attacks.disaggregation.space.mapped_memory.release_pages",
+        lambda A: [seen.append(mapped_bytes()), release_pages(A)],
     )
     for part in slices(sums):
         total += part.sum()
@@ -37,5 +36,5 @@ def test_arrays_that_could_lose_something_are_left_alone(tmp_path):
     copy_on_write = np.load(tmp_path / "sums.npy", mmap_mode="c")
     copy_on_write[:] = 1
     for array in (copy_on_write, copy_on_write[10:], np.ones(3)):
-        let_go(array)
+        release_pages(array)
         assert (array == 1).all()
