@@ -1,9 +1,7 @@
 """Single clients' columns among all binary columns of a space.
 
-A binary column in the space of P need not be one client's: where two clients never took part together, the
-sum of their columns is binary too. Among independent clients a column hardly ever contains another by
-chance, so one that does is taken apart; and of columns that depend on each other linearly, the rarest ones
-are kept.
+A binary column in the space of P need not be one client's: it may be a sum of columns that never meet.
+Columns that contain others are taken apart, and of linearly dependent columns the rarest are kept.
 """
 
 from __future__ import annotations
@@ -11,17 +9,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-SURE = 0.99
-"""Confidence in a column that lies in the space exactly and can be no part or sum of others."""
-DOUBTFUL = 0.9
-"""The same where only its being rare speaks for it."""
+from attacks.disaggregation.columns.parts import independent, shortest_first, taken_apart
+
+INDEPENDENT_CONFIDENCE = 0.99
+"""Confidence in a column that lies in the space exactly, and cannot be a part or a sum of others."""
+RAREST_CONFIDENCE = 0.9
+"""Confidence in a column if only its rarity speaks for it."""
+RANK_TOLERANCE = 1e-6
+"""Distance from the span of other columns, relative to its own length, below which a column is dependent."""
+WHOLE_TOLERANCE = 1e-3
+"""Distance from a whole number below which a multiplicity counts as whole."""
 
 
 def generators(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
-    """Linearly independent rows with the span of `columns` (n, rounds), each as rare as can be.
+    """Linearly independent rows with the span of `columns` (n, rounds) and as few ones as possible.
 
-    `total` (rounds,) is what all clients' columns add up to, the cohort sizes, if known. It decides whether a
-    column inside another is there by chance.
+    `total` (rounds,) is the sum of all clients' columns, the cohort sizes, if known. If the rarest columns
+    add up to it, a column that contains another does so by chance, and nothing is taken apart.
     """
     whole = _rarest_independent(columns)
     if total is not None and np.array_equal(whole.sum(axis=0, dtype=np.int64), total):
@@ -30,65 +34,29 @@ def generators(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = 
 
 
 def belief(columns: NDArray[np.uint8], *, total: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-    """(n,) how likely each of the `columns` is one client's whole column; `total` is for a complete set only.
+    """(n,) the probability that each of the `columns` is one client's whole column.
 
-    A column may lack the ones of another that it does not meet: in truth the rarer one is inside it. The
-    total tells how often that happened. If it holds a column three times, two of the columns that do not meet
-    it lack it, and which ones nobody can tell: the sums are the same. Without a total anything disjoint is
-    doubtful. So is everything if some column enters the total less than once, or not a whole number of times:
-    then one at least is nobody's.
+    A true column may have lost the ones of a rarer column that it contains, and then does not meet the rarer
+    one. `total`, given for a complete set only, tells how often that happened: if it contains a column three
+    times, two of the columns that do not meet it have lost it. The sums do not say which two. Without a total
+    every column that does not meet some other is doubtful. If a column enters the total less than once, or
+    not a whole number of times, at least one column is nobody's, and all are doubtful.
     """
     floats = columns.astype(np.float64)
     disjoint = floats @ floats.T == 0
     if total is None:
-        return np.where(disjoint.any(axis=1), DOUBTFUL, SURE)
+        return np.where(disjoint.any(axis=1), RAREST_CONFIDENCE, INDEPENDENT_CONFIDENCE)
     times = np.linalg.lstsq(floats.T, total.astype(np.float64), rcond=None)[0]
-    lacking = np.rint(times).clip(1) - 1
-    share = (lacking / disjoint.sum(axis=0).clip(1)).clip(0, 1)
+    lost = np.rint(times).clip(1) - 1
+    share = (lost / disjoint.sum(axis=0).clip(1)).clip(0, 1)
     whole = np.prod(1 - share * disjoint, axis=1)
-    fits = (np.abs(times - np.rint(times)) < 1e-3) & (np.rint(times) >= 1)
-    return np.asarray((SURE if fits.all() else DOUBTFUL) * whole * np.where(fits, 1, 0.5))
-
-
-def taken_apart(columns: NDArray[np.uint8], *, slack: float = 0.0, same: float = 0.0) -> NDArray[np.uint8]:
-    """(n', rounds) columns without the others inside them, until none has another inside, each once.
-
-    Without `slack` the span stays the same. With noise, a column is inside another if all but a part `slack`
-    of its ones are, and two columns are one if they differ in no more than a part `same` of their ones.
-    """
-    columns, before = columns[columns.any(axis=1)], -1
-    while before != int(columns.sum(dtype=np.int64)):
-        before = int(columns.sum(dtype=np.int64))
-        kept = np.zeros((0, columns.shape[1]), dtype=np.float32)
-        for row in np.argsort(columns.sum(axis=1), kind="stable"):
-            rest = _without(columns[row].astype(np.float32), kept, slack)
-            differing = np.abs(kept - rest).sum(axis=1)
-            if rest.any() and not (differing <= same * rest.sum()).any():
-                kept = np.concatenate((kept, rest[None]))
-        columns = kept.astype(np.uint8)
-    return columns
-
-
-def _without(column: NDArray[np.float32], others: NDArray[np.float32], slack: float) -> NDArray[np.float32]:
-    """A column less the largest other inside it, as often as there is one that is really smaller."""
-    size = others.sum(axis=1)
-    while True:
-        inside = (others @ column >= (1 - slack) * size) & (size < (1 - 2 * slack) * column.sum())
-        if not inside.any():
-            return column
-        column = column * (1 - others[np.where(inside, size, 0).argmax()])
+    fits = (np.abs(times - np.rint(times)) < WHOLE_TOLERANCE) & (np.rint(times) >= 1)
+    confidence = INDEPENDENT_CONFIDENCE if fits.all() else RAREST_CONFIDENCE
+    return np.asarray(confidence * whole * np.where(fits, 1, 0.5))
 
 
 def _rarest_independent(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A basis of the span with as few ones as possible (greedy is optimal: independence is a matroid)."""
-    kept: list[int] = []
-    basis = np.zeros((columns.shape[1], 0))
-    for row in np.argsort(columns.sum(axis=1), kind="stable"):
-        column = columns[row].astype(np.float64)
-        rest = column - basis @ (basis.T @ column)
-        rest -= basis @ (basis.T @ rest)  # the second pass removes the rounding of the first
-        length = np.linalg.norm(rest)
-        if length > 1e-6 * max(1.0, float(np.linalg.norm(column))):
-            kept.append(int(row))
-            basis = np.column_stack((basis, rest / length))
-    return columns[kept]
+    """A basis of the span with as few ones as possible."""
+    vectors = columns.astype(np.float64)
+    tolerance = RANK_TOLERANCE * np.maximum(1.0, np.linalg.norm(vectors, axis=1))
+    return columns[independent(vectors, shortest_first(columns), tolerance=tolerance)]

@@ -18,7 +18,8 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from attacks.disaggregation.columns import lattice
 from attacks.disaggregation.columns.attribution import attribute
-from attacks.disaggregation.columns.generators import belief, generators, taken_apart
+from attacks.disaggregation.columns.generators import belief, generators
+from attacks.disaggregation.columns.parts import taken_apart
 from attacks.disaggregation.counts.lost_updates import with_losses_from
 from attacks.disaggregation.noise.decoding import decode, near_columns
 from attacks.disaggregation.noise.ica import LEVEL, independent_columns, one_level, split_in_two
