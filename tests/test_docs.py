@@ -1,15 +1,22 @@
-"""What the documents show, runs."""
+"""What the documents say is true: examples run, paths exist, versions and linters agree."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "attacks").rglob("README.md")),
+]
 EXAMPLES = [
-    pytest.param(block, id=f"{file.name}-{number}")
-    for file in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.S))
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S))
 ]
 
 
@@ -19,10 +26,28 @@ def test_example_runs(code):
 
 
 def test_readme_shows_the_quickstart_as_it_is():
-    import tomllib
-
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = tomllib.loads(re.search(r"```toml\n(.*?)```", readme, re.S)[1])
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    (shown,) = (
+        tomllib.loads(block)
+        for block in re.findall(r"```toml\n(.*?)```", text, re.S)
+        if block.startswith('title = "Quickstart"')
+    )
     shipped = tomllib.loads((ROOT / "scenarios/library/quickstart.toml").read_text(encoding="utf-8"))
     shipped["model"].pop("hidden")
     assert shown == shipped
+
+
+def test_one_version_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(r"^## (\S+) — (\S+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert citation["version"] == version
+    assert newest.groups() == (version, str(citation["date-released"]))
+
+
+def test_hooks_before_a_commit_are_the_linters_of_make_lint():
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)[1]
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    assert [repository["repo"] for repository in hooks] == ["local"]
+    entries = [hook["entry"] for hook in hooks[0]["hooks"]]
+    assert entries == [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe.splitlines()]
