@@ -1,1 +1,1 @@
-"""The column space of the sums, and Gram matrices from which it is found."""
+"""The column space of the aggregates, and the Gram matrices from which it is found."""

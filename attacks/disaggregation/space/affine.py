@@ -1,4 +1,4 @@
-"""The column space cut by the counts: where a client's column lies before anyone asks it to be binary."""
+"""The column space intersected with the counts: an affine space that contains a client's column."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.space.subspace import Subspace
 
-DEPENDENT = 1e-6
-"""Relative size below which a window's sum over the space depends on the other windows' sums."""
+WINDOW_TOLERANCE = 1e-6
+"""Relative size below which a window's sum over the space is a combination of other windows' sums."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,8 +20,8 @@ class AffineSpace:
     """Client k's column lies in offset_k + col B.
 
     With complete exact counts over common windows (`cut`), B (rounds, b) spans {v in col U : C v = 0} and
-    offset_k is the point of {p in col U : C p = c_k} with least norm. Otherwise B = U and the offsets are
-    zero: the counts then act through the binary columns alone. B and the offsets are in single precision.
+    offset_k is the point of {p in col U : C p = c_k} with the least norm. Otherwise B = U and the offsets are
+    zero: only the projection on binary columns uses the counts. B and the offsets are in single precision.
     """
 
     windows: Windows
@@ -34,7 +34,7 @@ class AffineSpace:
 
     @cached_property
     def B(self) -> NDArray[np.float32]:  # noqa: N802
-        """(rounds, b) orthonormal basis of the directions that are left."""
+        """(rounds, b) orthonormal basis of the directions that the counts leave free."""
         U = self.subspace.single
         if not self.cut:
             return U
@@ -49,7 +49,7 @@ class AffineSpace:
 
     @cached_property
     def _offset_coordinates(self) -> NDArray[np.float32]:
-        """(K, r) the offsets in the basis U: the offsets themselves would be a matrix of clients × rounds."""
+        """(K, r) the offsets in the basis U, which take less memory than clients × rounds."""
         from scipy.linalg import solve_triangular
 
         Q, rank, R, order = self._factors
@@ -59,7 +59,7 @@ class AffineSpace:
     def orthogonal_part(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
         """(K, rounds) v orthogonal to col U such that w − v is constant on windows, for w orthogonal to B.
 
-        w lies in col U^⊥ + span Cᵀ; what the latter contributes is found from its trace in col U.
+        w lies in col U^⊥ + span Cᵀ. Its part in span Cᵀ is determined by its projection on col U.
         """
         U, v = self.subspace.basis, w
         if self.cut:
@@ -82,7 +82,9 @@ class AffineSpace:
         padded = np.concatenate((U, np.zeros((1, U.shape[1]))))
         CU = padded[self.windows.index[0]].sum(axis=1)
         inner = CU @ CU.T
-        _, pivot, rank, _ = dpstrf(inner, tol=DEPENDENT**2 * max(inner.diagonal().max(), 1e-300), lower=1)
+        _, pivot, rank, _ = dpstrf(
+            inner, tol=WINDOW_TOLERANCE**2 * max(inner.diagonal().max(), 1e-300), lower=1
+        )
         order = (pivot - 1)[:rank].astype(np.intp)
         Q, R = _complete_qr(CU[order].T)
         return Q, rank, R, order
@@ -91,8 +93,8 @@ class AffineSpace:
 def _complete_qr(M: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """M (r, w) = Q[:, :w] R with Q (r, r) orthogonal.
 
-    LAPACK multiplies its reflectors out one small block after the other. All at once they are I − V T Vᵀ,
-    where T⁻¹ is the upper triangle of VᵀV with 1/τ on the diagonal: large products, many times faster.
+    LAPACK multiplies its reflectors in small blocks. The product of all of them is I − V T Vᵀ, where T⁻¹ is
+    the upper triangle of VᵀV with 1/τ on the diagonal. One large product is many times faster.
     """
     from scipy.linalg import solve_triangular
     from scipy.linalg.lapack import dgeqrf

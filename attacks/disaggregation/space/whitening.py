@@ -1,10 +1,10 @@
-"""The Gram matrix of aggregates whose coordinates have been made comparable.
+"""The Gram matrix of whitened aggregates.
 
-Updates of a neural network are far from isotropic: a few directions hold most of the energy of every
-client's update, and of the noise. In a plain Gram matrix these directions drown all others. A layer's
-gradient is a sum of products (error signal) ⊗ (input), so its covariance is close to a Kronecker product
-of two small matrices, which even a few hundred sums determine well. Dividing by their square roots
-leaves coordinates with nearly equal and independent spread, in signal and noise alike.
+Updates of a neural network are far from isotropic: a few directions have most of the energy of every
+client's update, and of the noise. In a plain Gram matrix these directions hide all others. A layer's
+gradient is a sum of products (error signal) ⊗ (input), so its covariance is close to a Kronecker product of
+two small matrices. A few hundred aggregates are enough to estimate both. Multiplying by their inverse square
+roots gives coordinates with nearly equal and independent variance, in signal and noise alike.
 
 Without the layers' shapes every coordinate is divided by its own standard deviation over the rounds.
 """
@@ -23,13 +23,13 @@ from attacks.disaggregation.space.gram import gram_of_pieces
 from attacks.disaggregation.space.mapped_memory import in_memory
 
 LONGEST_SIDE = 1024
-"""Rows or columns of a layer that share a covariance matrix; larger layers are cut into tiles."""
+"""Largest side of a covariance matrix; larger layers are cut into tiles."""
 TILE_ENTRIES = 1 << 25
-"""Entries of the aggregates in memory at a time (128 MB in single precision)."""
+"""Entries of the aggregates in one tile (128 MB in single precision)."""
 SAMPLES_PER_ENTRY = 10
-"""A covariance matrix needs at least so many samples for each of its rows."""
+"""Samples that a covariance matrix needs for each of its rows; with fewer, only variances are estimated."""
 RIDGE = 1e-2
-"""Added to the eigenvalues, relative to their mean: directions that hold nothing stay small."""
+"""Added to the eigenvalues, relative to their mean, so that empty directions are not amplified."""
 
 
 def whitened_gram(
@@ -40,9 +40,9 @@ def whitened_gram(
     """(rounds, rounds) inner products of the aggregates, less the clients' common mean, after whitening.
 
     The common mean μ is estimated from A ≈ m μ with the `cohort_sizes` m (rounds,). Subtracting m μ leaves
-    P (G − 1 μ): the same participation, and updates without what they share. It needs the true sizes;
-    without them (None) nothing is subtracted. `layer_shapes` are the shapes
-    of the model's tensors in the order of the coordinates, output dimension first.
+    P (G − 1 μ): the same participation, and updates without their common part. This needs the true sizes;
+    without them (None) nothing is subtracted. `layer_shapes` are the shapes of the model's tensors in the
+    order of the coordinates, output dimension first.
     """
     rounds = len(aggregates)
     sizes = None if cohort_sizes is None else cohort_sizes.astype(np.float32)
@@ -54,7 +54,7 @@ def whitened_gram(
 def _tiles(
     aggregates: NDArray[Any], layer_shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[NDArray[np.float32]]:
-    """(rounds, rows, columns) pieces of the layers, seen as matrices with one row per output."""
+    """(rounds, rows, columns) pieces of the layers, each layer as a matrix with one row per output."""
     rounds, start = len(aggregates), 0
     for shape in layer_shapes:
         rows = shape[0] if shape else 1
@@ -73,7 +73,7 @@ def _centred(tile: NDArray[np.float32], sizes: NDArray[np.float32]) -> NDArray[n
 
 
 def _whitened(tile: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The tile with unit covariance along its rows and columns, or unit variances if samples are few."""
+    """The tile with unit covariance along its rows and columns, or with unit variances if samples are few."""
     rounds, rows, columns = tile.shape
     if min(rounds * columns / rows, rounds * rows / columns) < SAMPLES_PER_ENTRY or min(rows, columns) == 1:
         sd = tile.std(axis=0)

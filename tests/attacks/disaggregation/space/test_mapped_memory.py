@@ -15,7 +15,7 @@ def mapped_bytes():
 
 
 def test_a_pass_over_a_mapped_array_does_not_keep_it_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("attacks.disaggregation.space.subspace.SLICE_ENTRIES", 1 << 19)
+    monkeypatch.setattr("attacks.disaggregation.space.mapped_memory.SLICE_ENTRIES", 1 << 19)
     monkeypatch.setattr("attacks.disaggregation.space.mapped_memory.MAPPED_BYTES", 1 << 22)
     values = np.random.default_rng(0).normal(size=(64, 1 << 18)).astype(np.float32)
     np.save(tmp_path / "sums.npy", values)
