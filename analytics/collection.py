@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
@@ -13,7 +14,10 @@ from analytics.counters import enrolment, question
 from analytics.questions import Questions
 from analytics.report import ParticipationReport
 from fedsim.flower import metrics_in
+from fedsim.server.resuming import merged
 from fedsim.server.wrapper import StrategyWrapper
+
+_ANSWERS = "answers"
 
 
 class CountCollector(StrategyWrapper):
@@ -49,6 +53,20 @@ class CountCollector(StrategyWrapper):
             heard = self._questions.heard[server_round - 1, client]
             self.answers.append((client, start, server_round, told if heard else None))
         return None
+
+    def state(self) -> RecordDict:
+        """Also the answers collected so far, in rows of four numbers; NaN for a count that was not heard."""
+        rows = np.array(self.answers, dtype=np.float64).reshape(-1, 4)
+        return merged(super().state(), RecordDict({_ANSWERS: ArrayRecord({_ANSWERS: Array(rows)})}))
+
+    def load_state(self, state: RecordDict) -> None:
+        """Restore the answers, and the strategy inside."""
+        super().load_state(state)
+        rows = state.array_records[_ANSWERS][_ANSWERS].numpy().tolist()
+        self.answers = [
+            (int(client), int(start), int(stop), None if math.isnan(count) else int(count))
+            for client, start, stop, count in rows
+        ]
 
     def report(self) -> ParticipationReport:
         """Everything collected so far, by client and then by time."""

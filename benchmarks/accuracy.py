@@ -18,9 +18,12 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
+from fedsim.server.hooks import RoundHook
 from fedsim.training.local_training import accuracy, as_input
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import Inline
@@ -34,16 +37,30 @@ Curve = dict[int, float]
 
 def simulated(world: World, rounds: set[int]) -> Curve:
     """The scenario as fedsim runs it."""
-    curve: Curve = {}
-
-    def measure(done: int, total: int) -> None:
-        if done in rounds:
-            curve[done] = test_accuracy(world, world.model.module)
-
+    measured = MeasureAccuracy(world, rounds)
     with tempfile.TemporaryDirectory() as folder:
+        directory = RunDirectory.create(Path(folder) / "run", replace=False)
         # In one process, for a fair comparison of CPU seconds.
-        simulate(world, RunDirectory.create(Path(folder) / "run", replace=False), Inline(workers=1), measure)
-    return curve
+        simulate(world, directory, Inline(workers=1), hooks=[measured])
+    return measured.curve
+
+
+class MeasureAccuracy(RoundHook):
+    """Measures the test accuracy of the server's model after some of the rounds."""
+
+    def __init__(self, world: World, rounds: set[int]) -> None:
+        self._world, self._rounds = world, rounds
+        self.curve: Curve = {}
+
+    def on_start(self, done: int, model: NDArray[np.float32]) -> None:
+        """Measure the first model, too."""
+        self.after_round(done, model)
+
+    def after_round(self, done: int, model: NDArray[np.float32]) -> None:
+        """One more point of the curve."""
+        if done in self._rounds:
+            self._world.model.load(model)
+            self.curve[done] = test_accuracy(self._world, self._world.model.module)
 
 
 def plain(world: World, rounds: set[int]) -> Curve:

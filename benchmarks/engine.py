@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from flwr.serverapp import ServerApp
+from scenarios.run.engines import Inline, Ray, Runtime, Serve
 
+if TYPE_CHECKING:
     from scenarios.run.world import World
 
 CLIENTS, COHORT, IMAGES, BATCH, LR = 100, 10, 64, 16, 0.01
@@ -102,15 +102,19 @@ def plain_loop(case: Case) -> Iterator[None]:
         yield
 
 
-class Alone:
+class Alone(Runtime):
     """The inline engine without the announcement of rounds: devices train when they are called."""
 
-    def run(self, server_app: ServerApp, world: World) -> None:
-        """Run a federation to its end."""
-        from fedsim.engines.inline import run_inline
+    name = "alone"
+
+    def run(self, serve: Serve, world: World) -> None:
+        """Serve devices that live in this process."""
+        from fedsim.engines.inline import InlineGrid
+        from fedsim.flower import enter_local_task
         from scenarios.run.apps import client_app, trainer
 
-        run_inline(server_app, client_app(world, trainer(world)), clients=world.scenario.federation.clients)
+        enter_local_task()
+        serve(InlineGrid(client_app(world, trainer(world)), world.scenario.federation.clients), None)
 
 
 def contestant(kind: str, case: Case) -> None:
@@ -130,14 +134,13 @@ def contestant(kind: str, case: Case) -> None:
             after_round(number + 1)
         return
     from scenarios.run.directory import RunDirectory
-    from scenarios.run.engines import Engine, Inline, Runtime
     from scenarios.run.simulate import simulate
 
     runtimes: dict[str, Runtime] = {
         "inline": Inline(case.workers or None),
         "one": Inline(1),
         "alone": Alone(),
-        "ray": Engine.RAY,
+        "ray": Ray(),
     }
     with tempfile.TemporaryDirectory(prefix="fedsim-") as folder:
         simulate(

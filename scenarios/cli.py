@@ -25,7 +25,7 @@ from scenarios.evaluate.cli import evaluate
 from scenarios.forecast.cli import forecast
 from scenarios.interruptions import STATUS, StoppedError, this_command, told, unwound_by_sigterm
 from scenarios.reproduction.cli import reproduce
-from scenarios.run.engines import Engine
+from scenarios.run.engines import ENGINES, INLINE
 from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each
 
@@ -56,6 +56,9 @@ Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Processes that train, for the inline engine; as many as cores if not given."),
 ]
+Engine = Annotated[
+    str, typer.Option(click_type=click.Choice(list(ENGINES)), help="How to run the federation.")
+]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a finished run.")]
 
 
@@ -65,7 +68,7 @@ def run(
     *,
     out: Out = None,
     overrides: Set = None,
-    engine: Annotated[Engine, typer.Option(help="How to run the federation.")] = Engine.INLINE,
+    engine: Engine = INLINE.name,
     workers: Workers = None,
     force: Force = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
@@ -74,18 +77,27 @@ def run(
     """Run a scenario end to end: simulate, attack, score, report."""
     if resume and force:
         raise UserError("--resume continues a run and --force replaces it: choose one")
-    if resume and engine is not Engine.INLINE:
-        raise UserError(f"--resume: only the inline engine leaves checkpoints to go on from, not {engine}")
-    runtime = engine.with_workers(workers)
-    world, directory = _prepare(scenario, overrides, out, force=force, resume=resume)
+    runtime = ENGINES[engine]() if workers is None else ENGINES[engine]().with_workers(workers)
+    world, folder = _prepare(scenario, overrides, out)
     from scenarios.console import progress_bars
+    from scenarios.run.directory import RunDirectory
     from scenarios.run.runner import read_result, run_scenario
+    from scenarios.run.simulate import obstacle_to_resuming
+
+    obstacle = obstacle_to_resuming(world, runtime)
+    if resume and obstacle is not None:
+        raise UserError(f"--resume: {obstacle}")
+    directory = (
+        RunDirectory.resume(folder, world.scenario.to_toml())
+        if resume
+        else RunDirectory.create(folder, replace=force)
+    )
 
     if resume and directory.is_finished:
         typer.echo(f"fedsim: {directory.path} is complete", err=True)
         _show(read_result(directory), directory.report, as_json=as_json)
         return
-    with _interruptions(directory, resumable=engine is Engine.INLINE), progress_bars() as bar:
+    with _interruptions(directory, resumable=obstacle is None), progress_bars() as bar:
         result = run_scenario(
             world,
             directory,
@@ -110,10 +122,12 @@ def deploy(
 
     The SuperLink is private, listens on this machine only, and ends with the run.
     """
-    world, directory = _prepare(scenario, overrides, out, force=force)
+    world, folder = _prepare(scenario, overrides, out)
     from scenarios.console import progress_bars
     from scenarios.run.deploy import deploy as deploy_scenario
+    from scenarios.run.directory import RunDirectory
 
+    directory = RunDirectory.create(folder, replace=force)
     with unwound_by_sigterm(), progress_bars() as bar:
         result = deploy_scenario(world.scenario, directory, training=bar("training"))
     _show(result, directory.report, as_json=as_json)
@@ -184,22 +198,16 @@ app.command()(reproduce)
 app.add_typer(data, name="data")
 
 
-def _prepare(
-    scenario: str, overrides: list[str] | None, out: Path | None, *, force: bool, resume: bool = False
-) -> tuple[World, RunDirectory]:
-    """Everything that can be wrong with the request is found here; the folder is made last."""
+def _prepare(scenario: str, overrides: list[str] | None, out: Path | None) -> tuple[World, Path]:
+    """The world of the scenario and the folder of its run; raises for every mistake in the scenario."""
     from scenarios.run.scenario import find_scenario, load_scenario
 
     file = find_scenario(scenario)
     settings = load_scenario(file, overrides or ())
 
-    from scenarios.run.directory import RunDirectory
     from scenarios.run.world import World
 
-    world, folder = World.prepare(settings), out or Path("runs") / file.stem
-    if resume:
-        return world, RunDirectory.resume(folder, settings.to_toml())
-    return world, RunDirectory.create(folder, replace=force)
+    return World.prepare(settings), out or Path("runs") / file.stem
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from uuid import uuid4
 import numpy as np
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
-from fedsim.flower import SERVER_NODE_ID, client_number, enter_local_task, record_vector, round_number
+from fedsim.engines.memory import DeviceMemory
+from fedsim.flower import client_number, record_vector, round_number
 from fedsim.trusted.diary import settle
 
 _FIRST_NODE_ID = 1000
@@ -21,7 +22,7 @@ Prepare = Callable[[Sequence[int], int, NDArray[np.float32]], None]
 """Gets clients, the round (counted from 0) and the model that they are sent, (dim,)."""
 
 
-class InlineGrid(Grid):
+class InlineGrid(Grid, DeviceMemory):
     """Delivers a message by calling the `ClientApp` with the context of the node it is for.
 
     Node contexts live as long as the grid, so devices keep their state between rounds. An exception in
@@ -49,12 +50,12 @@ class InlineGrid(Grid):
 
     @property
     def states(self) -> dict[int, RecordDict]:
-        """What every device remembers between two rounds, by node."""
+        """What every device remembers between two rounds, by node id."""
         self._settle()
         return {node: context.state for node, context in self._contexts.items()}
 
-    @states.setter
-    def states(self, states: Mapping[int, RecordDict]) -> None:
+    def restore(self, states: Mapping[int, RecordDict]) -> None:
+        """Give devices the states that `states` returned in another process."""
         for node, state in states.items():
             self._contexts[node].state = state
 
@@ -116,12 +117,3 @@ class InlineGrid(Grid):
 
     def _deliver(self, message: Message) -> Message:
         return self._client_app(message, self._contexts[message.metadata.dst_node_id])
-
-
-def run_inline(
-    server_app: ServerApp, client_app: ClientApp, *, clients: int, prepare: Prepare | None = None
-) -> None:
-    """Run a federation to its end in this process."""
-    enter_local_task()
-    context = Context(run_id=1, node_id=SERVER_NODE_ID, node_config={}, state=RecordDict(), run_config={})
-    server_app(InlineGrid(client_app, clients, prepare), context)

@@ -1,4 +1,4 @@
-"""The server's side of training: what it does with the one sum that reaches it each round."""
+"""The server's own strategies: what a server does with the one sum that reaches it in a round."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedsim.flower import WEIGHT, cohort_size, metrics_in, parameters_of, record_vector, vector_record
+from fedsim.server.resuming import Stateless
 from fedsim.server.wrapper import StrategyWrapper
 
 
 def server_strategy(server_model: Literal["fixed", "updated"]) -> Strategy:
-    """An ordinary FedAvg that learns from sums, or one that never moves its model."""
-    fedavg = FedAvg(min_train_nodes=1, min_available_nodes=1)
+    """Flower's FedAvg, which learns from sums, or a server that never changes its model."""
+    fedavg = ServerFedAvg(min_train_nodes=1, min_available_nodes=1)
     return MeanFromSum(fedavg) if server_model == "updated" else FixedModel(fedavg)
+
+
+class ServerFedAvg(Stateless, FedAvg):
+    """Flower's FedAvg, which remembers nothing between two rounds."""
 
 
 class MeanFromSum(StrategyWrapper):
     """Lets any mean-based Flower strategy learn from a sum of updates.
 
     Such strategies expect replies that carry trained models. The mean model of the cohort is the model
-    that was sent plus the sum of updates over the cohort's size: every update counts once.
+    that was sent plus the sum of updates divided by the cohort's size: every update counts once.
     """
 
     def __init__(self, inner: Strategy) -> None:
@@ -34,14 +39,14 @@ class MeanFromSum(StrategyWrapper):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Remember the model that goes out."""
+        """Remember the model that goes out, until the round is aggregated."""
         self._sent = arrays
         return self.inner.configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Turn the sum into the cohort's mean model; a round without a cohort teaches nothing."""
+        """Turn the sum into the cohort's mean model; a round without updates changes nothing."""
         (reply,) = replies
         clients = cohort_size(reply)
         if clients == 0:
@@ -55,7 +60,7 @@ class MeanFromSum(StrategyWrapper):
 
 
 class FixedModel(StrategyWrapper):
-    """A server that keeps sending the same model, so that a client's update hardly changes over time."""
+    """A server that sends the same model in every round, so that a client's update hardly changes."""
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

@@ -24,6 +24,7 @@ from fedsim.core.seeds import Stage, stream
 from fedsim.defences.defence import Defence
 from fedsim.devices.client import IDENTIFY
 from fedsim.flower import COHORT_SIZE, WEIGHT, vector_record
+from fedsim.server.resuming import merged
 from fedsim.server.wrapper import StrategyWrapper
 from fedsim.trusted.diary import strike_out
 from fedsim.trusted.replies import delivered
@@ -103,6 +104,15 @@ class TrustedAggregation(StrategyWrapper):
         for place, defence in enumerate(self._defences):
             total = defence.on_sum(total, stream(self._seed, Stage.DEFENCE, place, server_round - 1))
         return total
+
+    def state(self) -> RecordDict:
+        """Also who took part so far. The fleet is not part of it: nodes are asked again who they are."""
+        return merged(super().state(), self._truth.state())
+
+    def load_state(self, state: RecordDict) -> None:
+        """Restore who took part so far, and the strategy inside."""
+        super().load_state(state)
+        self._truth.load_state(state)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -1,18 +1,17 @@
-"""A federation between two rounds, in a file: what a killed run needs to go on from there.
+"""Checkpoints: a federation between two rounds, in one file from which a killed run continues.
 
-Everything that happens in a round is a function of the scenario, the round and the state before it, so a
-run that goes back to any round ends in the same bytes. Hence checkpoints need not be frequent, only cheap:
-each is the whole state in one file that replaces the one before, which is simpler than keeping track of
-what has changed, and costs little, because a fixed part of the time is spent on it and no more.
+Everything that happens in a round is a function of the scenario, the round and the state before it. So a run
+that continues from any earlier round ends in the same bytes, and checkpoints need to be cheap rather than
+frequent. Each is the whole state in one file that replaces the previous one. That is simpler than tracking
+changes, and `Pace` limits its cost to a fixed share of the time.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,50 +22,51 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from fedsim.core.files import reading, written_whole
+from fedsim.engines.memory import DeviceMemory
 from fedsim.flower import records_from_bytes, records_to_bytes
+from fedsim.records import TranscriptWriter
+from fedsim.server.hooks import RoundHook
+from fedsim.server.resuming import Resumable
 
-_SERVER = "server"
+_SERVER, _STRATEGY = "server", "strategy"
 _TIME_SHARE = 0.01
+"""Largest share of the time that goes into writing checkpoints."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """The state of a federation after its first `rounds` rounds, `seconds` after its start.
 
-    `model` (dim,) is the server's; `participation` (rounds, clients) who was in the sums so far; `answers`
-    (client, start, stop, count or None) what telemetry has collected; `devices` what each node remembers,
-    the sum of its own updates included, so nobody but the simulator may read it. The server's strategy has
-    no other state. `data` is the fingerprint of the images that everything was trained on.
+    `model` (dim,) is the server's; `strategy` is what the strategies remember (see `Resumable`); `devices` is
+    what each node remembers. A device remembers the sum of its own updates, so only the simulator may read a
+    checkpoint. `data` is the fingerprint of the training data.
     """
 
     rounds: int
     seconds: float
     model: NDArray[np.float32]
-    participation: NDArray[np.uint8]
-    answers: Sequence[tuple[int, int, int, int | None]]
+    strategy: RecordDict
     devices: Mapping[int, RecordDict]
     data: str
 
     @classmethod
-    def at_start(cls, model: NDArray[np.float32], clients: int, data: str) -> Self:
-        """Nothing has happened yet."""
-        return cls(0, 0.0, model, np.zeros((0, clients), dtype=np.uint8), (), {}, data)
+    def at_start(cls, model: NDArray[np.float32], data: str) -> Self:
+        """No round has run yet."""
+        return cls(0, 0.0, model, RecordDict(), {}, data)
 
     def save(self, file: Path) -> None:
         """Write the file whole, one device after the other; return once it is safe on the disk."""
-        arrays = ArrayRecord(
+        server = RecordDict(
             {
-                "model": Array(self.model),
-                "participation": Array(self.participation),
-                "answers": Array(np.array(self.answers, dtype=np.float64).reshape(-1, 4)),
+                "arrays": ArrayRecord({"model": Array(self.model)}),
+                "progress": MetricRecord({"rounds": self.rounds, "seconds": self.seconds}),
+                "data": ConfigRecord({"fingerprint": self.data}),
             }
         )
-        progress = MetricRecord({"rounds": self.rounds, "seconds": self.seconds})
-        data = ConfigRecord({"fingerprint": self.data})
         with written_whole(file) as temporary, temporary.open("wb") as raw:
             with zipfile.ZipFile(raw, "w") as archive:
-                server = RecordDict({"arrays": arrays, "progress": progress, "data": data})
                 archive.writestr(_SERVER, records_to_bytes(server))
+                archive.writestr(_STRATEGY, records_to_bytes(self.strategy))
                 for node, state in self.devices.items():
                     archive.writestr(str(node), records_to_bytes(state))
             raw.flush()
@@ -78,40 +78,74 @@ class Checkpoint:
         with reading(file, "a checkpoint"):
             with zipfile.ZipFile(file) as archive:
                 records = {name: records_from_bytes(archive.read(name)) for name in archive.namelist()}
-            server = records.pop(_SERVER)
-            arrays, progress = server.array_records["arrays"], server.metric_records["progress"]
+            server, strategy = records.pop(_SERVER), records.pop(_STRATEGY)
+            progress = server.metric_records["progress"]
             return cls(
                 rounds=int(progress["rounds"]),  # type: ignore[arg-type]
                 seconds=float(progress["seconds"]),  # type: ignore[arg-type]
-                model=arrays["model"].numpy(),
-                participation=arrays["participation"].numpy(),
-                answers=[
-                    (int(client), int(start), int(stop), None if math.isnan(count) else int(count))
-                    for client, start, stop, count in arrays["answers"].numpy().tolist()
-                ],
+                model=server.array_records["arrays"]["model"].numpy(),
+                strategy=strategy,
                 devices={int(node): state for node, state in records.items()},
                 data=str(server.config_records["data"]["fingerprint"]),
             )
 
 
-class Pace:
-    """Says when it is time for the next checkpoint: writing them takes a hundredth of the time, no more.
+class SaveCheckpoints(RoundHook):
+    """Saves a checkpoint now and then, and one after `until` rounds.
 
-    A kill then loses the work of a hundred times as long as writing one takes. Only time in which this
-    process works counts, not the time in which it waits. The first is due at once, because nobody knows yet
-    how long writing takes.
+    `before` is the checkpoint from which the run started. The strategy is the whole one, hooks with a state
+    included. The transcript is on the disk before the checkpoint that refers to it.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        before: Checkpoint,
+        *,
+        until: int,
+        strategy: Resumable,
+        memory: DeviceMemory,
+        transcript: TranscriptWriter,
+    ) -> None:
+        self._file, self._before, self._until = file, before, until
+        self._strategy, self._memory, self._transcript = strategy, memory, transcript
+        self._began = time.perf_counter()
+        self._pace = Pace()
+
+    def after_round(self, done: int, model: NDArray[np.float32]) -> None:
+        """Save a checkpoint if one is due."""
+        if not (self._pace.is_due() or done == self._until):
+            return
+        with self._pace.writing():
+            self._transcript.sync()
+            Checkpoint(
+                rounds=done,
+                seconds=self._before.seconds + time.perf_counter() - self._began,
+                model=model,
+                strategy=self._strategy.state(),
+                devices=self._memory.states,
+                data=self._before.data,
+            ).save(self._file)
+
+
+class Pace:
+    """Says when the next checkpoint is due, so that writing them takes at most a hundredth of the time.
+
+    A kill then loses at most the work of a hundred times as long as writing a checkpoint takes. Only time in
+    which this process works counts, not time in which it waits. The first checkpoint is due at once, because
+    nobody knows yet how long writing takes.
     """
 
     def __init__(self) -> None:
         self._due = 0.0
 
     def is_due(self) -> bool:
-        """Whether enough has been done since the last one."""
+        """Whether enough work has been done since the latest checkpoint."""
         return time.process_time() >= self._due
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """The block writes one."""
+        """Measure the block, which writes a checkpoint."""
         began = time.perf_counter()
         yield
         self._due = time.process_time() + (time.perf_counter() - began) / _TIME_SHARE

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
 from fedsim.core.files import reading, write_npy
 
 if TYPE_CHECKING:
     from fedsim.trusted.diary import Diary
+
+_PARTICIPATION = "participation"
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,14 @@ class TruthRecorder:
     def record(self, round_index: int, clients: Iterable[int]) -> None:
         """Note whose updates went into a round's sum."""
         self.participation[round_index, list(clients)] = 1
+
+    def state(self) -> RecordDict:
+        """Who took part so far, as a record."""
+        return RecordDict({_PARTICIPATION: ArrayRecord({_PARTICIPATION: Array(self.participation)})})
+
+    def load_state(self, state: RecordDict) -> None:
+        """Restore what `state` returned."""
+        self.participation[:] = state.array_records[_PARTICIPATION][_PARTICIPATION].numpy()
 
     def truth(self, diaries: Iterable[Diary]) -> Truth:
         """The whole truth, once every device has handed in its diary."""

@@ -7,9 +7,7 @@ heavy is imported where it runs: Flower starts a new process for every message t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -17,9 +15,6 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedsim.core.settings import Settings
 from scenarios.run.scenario import Scenario, find_scenario, load_scenario
-
-if TYPE_CHECKING:
-    from scenarios.run.world import World
 
 
 class RunConfig(Settings):
@@ -50,18 +45,6 @@ class RunConfig(Settings):
         return Path(self.out or Path("runs") / find_scenario(self.scenario).stem)
 
 
-@dataclass(frozen=True)
-class GivenGrid:
-    """The runtime for a process that Flower has started to be the server: its grid is there already."""
-
-    grid: Grid
-    context: Context
-
-    def run(self, server_app: ServerApp, world: World) -> None:
-        """Run a federation to its end."""
-        server_app(self.grid, self.context)
-
-
 server_app = ServerApp()
 
 
@@ -69,13 +52,14 @@ server_app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Simulate, attack, score and report, as `fedsim run` does."""
     from scenarios.run.directory import RunDirectory
+    from scenarios.run.engines import GivenGrid
     from scenarios.run.runner import run_scenario
     from scenarios.run.world import World
 
     config = RunConfig.of(context)
     world = World.prepare(config.load())
     directory = RunDirectory.create(config.folder, replace=config.force)
-    run_scenario(world, directory, engine=GivenGrid(grid, context))
+    run_scenario(world, directory, engine=GivenGrid(grid))
 
 
 class _DeviceApp(ClientApp):

@@ -16,7 +16,7 @@ from fedsim.trusted.truth import Truth
 from scenarios.cpu import cpu_seconds
 from scenarios.run.costs import messages_per_round, score_cohorts, score_counts
 from scenarios.run.directory import RESULT, RunDirectory
-from scenarios.run.engines import Engine, Runtime
+from scenarios.run.engines import INLINE, Runtime
 from scenarios.run.inference.figures import figures
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.run import Bar, no_bar, run_inference
@@ -37,7 +37,7 @@ def run_scenario(
     world: World,
     directory: RunDirectory,
     *,
-    engine: Runtime = Engine.INLINE,
+    engine: Runtime = INLINE,
     training: Progress = silent,
     solving: Progress = silent,
     inferring: Bar = no_bar,
@@ -61,7 +61,7 @@ def run_scenario(
 
 
 def train_run(
-    world: World, directory: RunDirectory, *, engine: Runtime = Engine.INLINE, training: Progress = silent
+    world: World, directory: RunDirectory, *, engine: Runtime = INLINE, training: Progress = silent
 ) -> Result:
     """Simulate only: leave transcript, truth and answers, and return what nothing later changes."""
     write_text(directory.scenario, world.scenario.to_toml())

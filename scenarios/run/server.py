@@ -1,25 +1,47 @@
-"""The server of a scenario: its own strategy, and the models that it sent."""
+"""The strategies of a scenario's server, and the models that it sent."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from flwr.app import ConfigRecord
+from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from analytics.collection import CountCollector
+from attacks.observing import ObservingStrategy
 from fedsim.flower import enter_task, parameters_of, vector_record
-from fedsim.records import Transcript
+from fedsim.records import Transcript, TranscriptWriter
 from fedsim.server.strategy import server_strategy
-from fedsim.trusted.aggregation import CohortGrid, cohort_reply
+from fedsim.trusted.aggregation import CohortGrid, TrustedAggregation, cohort_reply
+from fedsim.trusted.truth import TruthRecorder
 from scenarios.run.world import World
 
-if TYPE_CHECKING:
-    from flwr.serverapp.strategy import Strategy
+
+def build_strategy(world: World, transcript: TranscriptWriter, truth: TruthRecorder) -> CountCollector:
+    """All strategies of a run, from the inside out.
+
+    The server's own strategy learns from sums. The tap notes every sum that reaches it. Trusted aggregation
+    lets nothing but sums through. Telemetry stands beside all that and asks devices for their counts.
+    """
+    scenario, federation = world.scenario, world.scenario.federation
+    server = build_server(world)
+    observed = ObservingStrategy(server, transcript)
+    trusted = TrustedAggregation(
+        observed,
+        schedule=world.schedule,
+        aggregation=federation.aggregation,
+        truth=truth,
+        defences=scenario.defences,
+        seed=scenario.seed,
+    )
+    questions = scenario.analytics.questions(
+        rounds=federation.rounds, clients=federation.clients, seed=scenario.seed
+    )
+    return CountCollector(trusted, questions)
 
 
-def defended_server(world: World) -> Strategy:
-    """What a server does with sums, with the defences that it applies itself."""
+def build_server(world: World) -> Strategy:
+    """The server's own strategy, with the defences that the server applies itself."""
     scenario = world.scenario
     server = server_strategy(scenario.federation.server_model)
     for place, defence in enumerate(scenario.defences):
@@ -28,16 +50,16 @@ def defended_server(world: World) -> Strategy:
 
 
 def sent_models(world: World, transcript: Transcript) -> NDArray[np.float32]:
-    """(rounds, dim) the model that the server sent in every round: it made them itself, so it has them.
+    """(rounds, dim) the model that the server sent in every round: an attacker who is the server has them.
 
-    Nobody stores them. The server's own strategy is given its sums again, and makes the same models, its
-    own noise included.
+    No file stores them. The server's own strategy gets its sums again and computes the same models, its own
+    noise included.
     """
     shape = transcript.aggregates.shape
     if world.scenario.federation.server_model == "fixed":
         return np.broadcast_to(world.start, shape)
     enter_task()
-    server, arrays = defended_server(world), vector_record(world.start)
+    server, arrays = build_server(world), vector_record(world.start)
     sent = np.empty(shape, dtype=np.float32)
     for r, total in enumerate(transcript.aggregates):
         sent[r] = parameters_of(arrays)

@@ -16,7 +16,7 @@ from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
 from scenarios.run.deploy import bundle, deploy
 from scenarios.run.directory import RunDirectory
-from scenarios.run.engines import Engine
+from scenarios.run.engines import Ray
 from scenarios.run.flower_app import RunConfig
 from scenarios.run.runner import run_scenario
 from scenarios.run.scenario import load_scenario
@@ -37,7 +37,7 @@ def _this_checkout(monkeypatch):
 
 
 def on_ray(scenario, directory):
-    run_scenario(World.prepare(scenario), directory, engine=Engine.RAY)
+    run_scenario(World.prepare(scenario), directory, engine=Ray())
 
 
 def on_superlink(scenario, directory):
