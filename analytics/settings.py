@@ -7,8 +7,8 @@ from typing import Annotated, Self
 from pydantic import Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from analytics.questions import Collection, EqualWindows, Questions
-from analytics.release import Release, Statement
+from analytics.questions import Collection, EqualWindows, Off, Questions
+from analytics.release import Drop, Release, Statement
 from analytics.report import ParticipationReport
 from fedsim.core.seeds import Stage, stream
 from fedsim.core.settings import Settings
@@ -43,6 +43,12 @@ class AnalyticsSettings(Settings):
                 )
             blurred = blurred or (None if policy.keeps_whole_counts else policy)
         return self
+
+    @property
+    def publishes_counts(self) -> bool:
+        """False if the settings rule out that any count is published."""
+        dropped = any(isinstance(policy, Drop) and policy.fraction == 1 for policy in self.release)
+        return not isinstance(self.collection, Off) and self.missing < 1 and not dropped
 
     def questions(self, *, rounds: int, clients: int, seed: int) -> Questions:
         """When which device is asked."""

@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from attacks.disaggregation import DisaggregationProblem
-from attacks.disaggregation.solvers import Gurobi, Highs, Projection, Solver
-from attacks.disaggregation.space.subspace import Subspace, find_subspace
+from attacks.disaggregation.instance import Instance
+from attacks.disaggregation.solvers import AbstractSolver, Gurobi, Highs, Projection
+from attacks.disaggregation.space.subspace import find_subspace
 from benchmarks.disaggregation import Cell, plant, some_clients
 
 COLUMNS = ("clients", "rounds", "rate", "solver", "sample", "right", "seconds_per_client")
@@ -34,9 +35,9 @@ def measure(clients: int, rounds: int, args: argparse.Namespace) -> list[Row]:
     subspace = find_subspace(problem, rng=np.random.default_rng(args.seed))
     basis = time.process_time() - began
 
-    def row(problem: DisaggregationProblem, solver: Solver, space: Subspace, before: float) -> Row:
+    def row(problem: DisaggregationProblem, solver: AbstractSolver, before: float) -> Row:
         began = time.process_time()
-        columns = solver.solve(problem, space, rng=np.random.default_rng(args.seed))
+        columns = solver.solve(Instance(problem, subspace), rng=np.random.default_rng(args.seed))
         seconds = before + time.process_time() - began
         number = len(problem.clients)
         right = (columns.participation == P[:, :number]).all(axis=0).mean()
@@ -44,11 +45,11 @@ def measure(clients: int, rounds: int, args: argparse.Namespace) -> list[Row]:
               f" {seconds / number:10.4f} {seconds / number * clients:10.1f}", flush=True)  # fmt: skip
         return clients, rounds, args.rate, solver.name, number, float(right), seconds / number
 
-    rows = [row(problem, Projection(prove=False), subspace, basis)]
+    rows = [row(problem, Projection(prove=False), basis)]
     limit = {"time_limit_s": args.limit_s, "prove": False}
-    others: list[Solver] = [Gurobi(**limit)] if rounds < 1000 else []
+    others: list[AbstractSolver] = [Gurobi(**limit)] if rounds < 1000 else []
     for solver in (*others, Highs(**limit)):
-        rows.append(row(few, solver, subspace, 0.0))
+        rows.append(row(few, solver, 0.0))
         print(f"{'':37} {rows[-1][-1] / rows[0][-1]:.0f} times ours", flush=True)
     return rows
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
 
 from analytics.report import ParticipationReport, windowed_counts
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
-from attacks.disaggregation.solvers import Auto, Solver
+from attacks.disaggregation.solvers import Auto, Solver, unmet_need
 from fedsim.core.progress import Progress, silent
 from fedsim.core.settings import Settings
 from fedsim.records import Transcript
@@ -46,6 +47,13 @@ class Planted(Settings):
     dim: PositiveInt | None = None
     noise_sd: NonNegativeFloat = 0.0
     solver: Solver = Auto()
+
+    @model_validator(mode="after")
+    def _solver_gets_what_it_needs(self) -> Self:
+        need = unmet_need(self.solver, has_counts=self.known > 0)
+        if need is not None:
+            raise PydanticCustomError("contract", "solver: {need}", {"need": need})
+        return self
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
         """Plant, attack and score: the `disaggregation` part of a result, as a run has it.

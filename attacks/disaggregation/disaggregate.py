@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.problem import DisaggregationProblem, ProblemError
-from attacks.disaggregation.recovery import Outcome, Recovery
-from attacks.disaggregation.solvers import Solver
-from attacks.disaggregation.space.subspace import Subspace, find_subspace
+from attacks.disaggregation.recovery import Columns, Outcome, Recovery
+from attacks.disaggregation.solvers import AbstractSolver, Solver, unmet_need
+from attacks.disaggregation.space.subspace import Subspace
 from attacks.disaggregation.updates import least_squares
 from fedsim.core.progress import Progress, silent
 from fedsim.core.settings import members
 
+ASSUMES_NO_NOISE = "this solver assumes sums without noise"
+
 
 def disaggregate(
     problem: DisaggregationProblem,
-    solver: str | Solver = "auto",
+    solver: str | AbstractSolver = "auto",
     *,
     rng: np.random.Generator,
     progress: Progress = silent,
@@ -27,15 +31,18 @@ def disaggregate(
     """Who took part when, and each client's update, from a problem's aggregates and counts.
 
     `solver` is a solver's settings object, or its name for its default settings. The same problem, solver
-    and `rng` state give the same recovery. Whatever cannot be recovered is an outcome with a reason. A caller
-    who has the problem's `subspace` already can hand it in: finding it reads all aggregates.
+    and `rng` state give the same recovery. A column that cannot be recovered is an outcome with a reason. A
+    solver that needs more than the problem has is a `ProblemError`, before any work. A caller that knows the
+    problem's `subspace` can pass it: finding it reads all aggregates.
     """
     began = time.perf_counter()
-    chosen = _by_name(solver) if isinstance(solver, str) else solver
+    chosen = solver_named(solver) if isinstance(solver, str) else solver
+    need = unmet_need(chosen, has_counts=problem.has_counts)
+    if need is not None:
+        raise ProblemError(f"solver: {need}")
     space_rng, solver_rng = rng.spawn(2)
-    if subspace is None:
-        subspace = find_subspace(problem, rng=space_rng)
-    columns = chosen.solve(problem, subspace, rng=solver_rng, progress=progress)
+    instance = Instance.prepare(problem, rng=space_rng) if subspace is None else Instance(problem, subspace)
+    columns = _checked(chosen.solve(instance, rng=solver_rng, progress=progress), chosen, instance)
     resolved = columns.outcome != Outcome.UNRESOLVED
     averages = (
         np.full(columns.participation.T.shape, np.nan) if problem.counts is None else problem.windows.rates()
@@ -55,9 +62,21 @@ def disaggregate(
     )
 
 
-def _by_name(name: str) -> Solver:
+def solver_named(name: str) -> AbstractSolver:
+    """The solver of that name with its default settings; a `ProblemError` if there is none."""
     adapter: TypeAdapter[Solver] = TypeAdapter(Solver)
     try:
         return adapter.validate_python({"name": name})
     except ValidationError as error:
         raise ProblemError(f"solver: {name!r}, expected one of {', '.join(members(Solver))}") from error
+
+
+def _checked(columns: Columns, solver: AbstractSolver, instance: Instance) -> Columns:
+    """The columns, held against what the solver declares; a failure that proves little says why."""
+    if not solver.can_prove and (columns.outcome == Outcome.PROVED).any():
+        raise AssertionError(f"{solver.name} declares that it cannot prove, and returned a proof")
+    if instance.subspace.exact or solver.models_noise:
+        return columns
+    failed = columns.outcome == Outcome.UNRESOLVED
+    said = np.array([f"{ASSUMES_NO_NOISE}: {reason}" for reason in columns.reason], dtype=np.str_)
+    return replace(columns, reason=np.where(failed, said, columns.reason))

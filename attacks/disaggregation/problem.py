@@ -83,6 +83,11 @@ class DisaggregationProblem:
         """Ids of the clients that have a column, in order; positions where there is no report."""
         return np.arange(self.num_clients or 0) if self.counts is None else self.counts.clients
 
+    @property
+    def has_counts(self) -> bool:
+        """Whether at least one count is known."""
+        return self.counts is not None and not np.isnan(self.counts.count).all()
+
     @cached_property
     def windows(self) -> Windows:
         """The counts as disjoint windows, one row per client: see `Windows`."""

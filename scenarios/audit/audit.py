@@ -18,7 +18,9 @@ import numpy as np
 from analytics.release import Coarsening
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
+from attacks.disaggregation.disaggregate import solver_named
 from attacks.disaggregation.recovery import Outcome
+from attacks.disaggregation.solvers import unmet_need
 from attacks.disaggregation.space.subspace import Subspace, find_subspace
 from attacks.reconciliation import reconciled
 from fedsim.core.files import write_json, write_text, written_whole
@@ -239,7 +241,7 @@ def _tried(
         same = changed.aggregates is problem.aggregates  # the space does not depend on the counts
         recovery = disaggregate(
             changed,
-            solver if (changed.counts is None) == (problem.counts is None) else "auto",
+            solver if unmet_need(solver_named(solver), has_counts=changed.has_counts) is None else "auto",
             rng=stream(seed, Stage.ATTACK),
             subspace=subspace if same else None,
         )

@@ -11,9 +11,6 @@ import typer
 
 from fedsim.core.errors import UserError
 
-WITHOUT_COUNTS = ("auto", "blind")
-"""Solvers that can do without."""
-
 
 def audit(
     *,
@@ -52,10 +49,17 @@ def audit(
         raise UserError(f"--counts-sd {counts_sd:g}: there are no counts that it could be the error of")
     if not math.isfinite(counts_sd):
         raise UserError(f"--counts-sd {counts_sd:g}: expected a standard deviation, 0 or more")
-    if counts is None and solver not in WITHOUT_COUNTS:
-        raise UserError(
-            f"--solver {solver}: it needs counts; without them choose {' or '.join(WITHOUT_COUNTS)}"
-        )
+    from attacks.disaggregation import ProblemError
+    from attacks.disaggregation.disaggregate import solver_named
+    from attacks.disaggregation.solvers import unmet_need
+
+    try:
+        need = unmet_need(solver_named(solver), has_counts=counts is not None)
+    except ProblemError as error:
+        raise UserError(f"--{error}") from error
+    if need is not None:
+        raise UserError(f"--solver: {need}")
+
     from fedsim.core.files import check_writable, writing
     from scenarios.audit.audit import audit as audit_log
     from scenarios.audit.logs import Log

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analytics.report import ParticipationReport
-from attacks.disaggregation import NotFiniteError, Recovery
+from attacks.disaggregation import NotFiniteError, ProblemError, Recovery
 from attacks.view import AttackerView
 from fedsim.core.errors import UserError
 from fedsim.core.files import read_json, write_json, write_text
@@ -126,6 +126,8 @@ def attack_run(
         recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
     except NotFiniteError as error:
         raise diverged(directory, error.row) from error
+    except ProblemError as error:
+        raise UserError(f"{directory.path}: {error}") from error
     spent = cpu_seconds() - before
     recovery.save(directory.recovery)
 

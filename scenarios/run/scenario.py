@@ -7,12 +7,14 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import tomli_w
-from pydantic import NonNegativeInt, ValidationError
+from pydantic import NonNegativeInt, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from analytics.settings import AnalyticsSettings
+from attacks.disaggregation.solvers import unmet_need
 from attacks.settings import AttackSettings
 from fedsim.core.errors import UserError
 from fedsim.core.settings import Settings
@@ -42,6 +44,13 @@ class Scenario(Settings):
     defences: Defences = ()
     analytics: AnalyticsSettings = AnalyticsSettings()
     attack: AttackSettings = AttackSettings()
+
+    @model_validator(mode="after")
+    def _solver_gets_what_it_needs(self) -> Self:
+        need = unmet_need(self.attack.solver, has_counts=self.analytics.publishes_counts)
+        if need is not None:
+            raise PydanticCustomError("contract", "attack.solver: {need}", {"need": need})
+        return self
 
     def to_toml(self) -> str:
         """Every setting with the defaults written out, and the versions that the run was made with."""

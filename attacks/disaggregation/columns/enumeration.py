@@ -19,9 +19,8 @@ from math import comb, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.proof.certificate import LEAST_ANGLE, SAFETY
-from attacks.disaggregation.space.subspace import Subspace
 
 MOST_PER_HALF = 1 << 20
 MOST_LISTED = 1 << 12
@@ -38,9 +37,9 @@ class Listing:
     certificate: a list of one is a proof, provided that the space holds every client's column.
     """
 
-    def __init__(self, windows: Windows, subspace: Subspace) -> None:
-        self.windows, self.U = windows, subspace.basis
-        self.near = SAFETY * max(subspace.angle, LEAST_ANGLE)
+    def __init__(self, instance: Instance) -> None:
+        self.windows, self.U = instance.windows, instance.subspace.basis
+        self.near = SAFETY * max(instance.subspace.angle, LEAST_ANGLE)
 
     def columns(self, client: int) -> NDArray[np.uint8] | None:
         """(n, rounds) all of them, or MOST_LISTED; None if they are too many to look at, or lack counts."""

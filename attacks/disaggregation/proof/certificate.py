@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.space.affine import AffineSpace
-from attacks.disaggregation.space.subspace import Subspace, row_blocks
+from attacks.disaggregation.space.subspace import row_blocks
 from attacks.disaggregation.workers import BlockWorkers
 
 SAFETY = 100.0
@@ -37,14 +38,15 @@ PATIENCE = 40
 
 
 def unique(
-    columns: NDArray[np.uint8], windows: Windows, subspace: Subspace, workers: BlockWorkers
+    instance: Instance, columns: NDArray[np.uint8], clients: NDArray[np.intp], workers: BlockWorkers
 ) -> NDArray[np.bool_]:
-    """(K,) whether no other binary column lies in the space and has client k's counts.
+    """(n,) whether no other binary column lies in the space and has the counts of the client.
 
-    `columns` (K, rounds) must lie in the space and have the counts of `windows`. True is a proof, provided
-    that the space holds every client's column (see `verdict`); False says nothing.
+    `columns` (n, rounds) belong to the `clients` (n,). They must lie in the space and have the counts. True
+    is a proof, provided that the space holds every client's column (see `verdict`). False says nothing.
     """
-    space = AffineSpace(windows, subspace)
+    windows = instance.windows.of(clients)
+    space = AffineSpace(windows, instance.subspace)
     _ = space.B  # made once, before the blocks share it
     blocks = [np.arange(len(columns))[block] for block in row_blocks(len(columns))]
     tasks = [(columns[block], windows.of(block)) for block in blocks]

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation.columns.enumeration import MOST_LISTED, Listing
 from attacks.disaggregation.counts.cohort_sizes import possible, weights
-from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.proof.identifiability import determined, holds_all
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Outcome
-from attacks.disaggregation.space.subspace import Subspace
 
 MEETS_ALL = 0.99
 """Confidence in a column that meets every constraint of a client, if no other is known that does."""
@@ -51,25 +49,23 @@ class Verdict:
         self.outcome[clients], self.confidence[clients], self.reason[clients] = outcome, confidence, reason
 
 
-def settle_by_lists(
-    problem: DisaggregationProblem, subspace: Subspace, columns: NDArray[np.uint8], verdict: Verdict
-) -> None:
+def settle_by_lists(instance: Instance, columns: NDArray[np.uint8], verdict: Verdict) -> None:
     """Clients without a proof, but with a list of all columns that they can have: the likeliest, in place.
 
     If only one is possible that is a proof. Of several that are equally likely the solver's find stays.
     """
-    listing = Listing(problem.windows, subspace)
+    listing = Listing(instance)
     every = {k: listing.columns(k) for k in np.flatnonzero(verdict.outcome != Outcome.PROVED).tolist()}
     lists = {k: listed for k, listed in every.items() if listed is not None and len(listed)}
-    _doubt_unlisted(problem, columns, [k for k in every if k not in lists], lists, verdict)
+    _doubt_unlisted(instance, columns, [k for k in every if k not in lists], lists, verdict)
     for client in (k for k, listed in lists.items() if len(listed) == MOST_LISTED):
         verdict.give(client, Outcome.UNRESOLVED, 1 / MOST_LISTED, _several(f"{MOST_LISTED} or more"))
     lists = {k: listed for k, listed in lists.items() if len(listed) < MOST_LISTED}
-    for client, (options, weight) in _weighed(problem, subspace, lists, columns, verdict).items():
+    for client, (options, weight) in _weighed(instance, lists, columns, verdict).items():
         likeliest = weight >= weight.max() - 1e-9
         own = likeliest & (options == columns[client]).all(axis=1)
         columns[client] = options[np.argmax(own if own.any() else likeliest)]
-        if len(options) == 1 and holds_all(problem, subspace):
+        if len(options) == 1 and instance.holds_all_columns:
             verdict.give(client, Outcome.PROVED, 1.0)
         else:
             outcome = Outcome.CONSISTENT if weight.max() >= EVEN else Outcome.UNRESOLVED
@@ -78,7 +74,7 @@ def settle_by_lists(
 
 
 def _doubt_unlisted(
-    problem: DisaggregationProblem,
+    instance: Instance,
     columns: NDArray[np.uint8],
     clients: list[int],
     lists: dict[int, NDArray[np.uint8]],
@@ -88,12 +84,13 @@ def _doubt_unlisted(
 
     And if several clients have the same counts, their columns can be exchanged.
     """
-    proved = BENEFIT + int((verdict.outcome[~determined(problem)] == Outcome.PROVED).sum())
+    proved = BENEFIT + int((verdict.outcome[~instance.determined] == Outcome.PROVED).sum())
     alone = (proved + sum(1 / len(listed) for listed in lists.values())) / (proved + len(lists))
     held: dict[bytes, set[bytes]] = {}
     resolved = [k for k in clients if verdict.outcome[k] != Outcome.UNRESOLVED]
-    counts = problem.windows.count
-    if problem.windows.complete and problem.windows.shared:
+    windows = instance.windows
+    counts = windows.count
+    if windows.complete and windows.shared:
         for k in resolved:
             held.setdefault(counts[k].tobytes(), set()).add(columns[k].tobytes())
     for k in resolved:
@@ -108,8 +105,7 @@ def _several(number: str) -> str:
 
 
 def _weighed(
-    problem: DisaggregationProblem,
-    subspace: Subspace,
+    instance: Instance,
     lists: dict[int, NDArray[np.uint8]],
     columns: NDArray[np.uint8],
     verdict: Verdict,
@@ -119,10 +115,10 @@ def _weighed(
     All are alike where sizes are not known, or not those of the clients that have counts, or contradict them.
     """
     alike = {k: (listed, np.full(len(listed), 1 / len(listed))) for k, listed in lists.items()}
-    windows, sizes = problem.windows, problem.cohort_sizes
-    if not lists or sizes is None or subspace.num_clients != windows.clients:
+    sizes = instance.problem.cohort_sizes
+    if not lists or sizes is None or not instance.covers_everyone:
         return alike
-    unlisted = np.isin(np.arange(windows.clients), list(lists), invert=True)
+    unlisted = np.isin(np.arange(instance.num_columns), list(lists), invert=True)
     proved = verdict.outcome == Outcome.PROVED
     left = np.asarray(sizes, dtype=np.int64) - columns[proved].sum(axis=0, dtype=np.int64)
     shorter = possible(list(lists.values()), left)
@@ -130,15 +126,13 @@ def _weighed(
         return alike
     # Of clients without a list the column counts for what it is worth.
     trust = np.where(verdict.outcome == Outcome.UNRESOLVED, 0.0, verdict.confidence)[:, None]
-    others = (trust * (columns == 1) + (1 - trust) * windows.expected())[unlisted & ~proved]
+    others = (trust * (columns == 1) + (1 - trust) * instance.expected)[unlisted & ~proved]
     if len(lists) * left.max() * len(left) > MOST_MESSAGES:
         return {k: (a, np.full(len(a), 1 / len(a))) for k, a in zip(lists, shorter, strict=True)}
     return dict(zip(lists, zip(shorter, weights(shorter, left, others), strict=True), strict=True))
 
 
-def settle_duplicates(
-    problem: DisaggregationProblem, subspace: Subspace, columns: NDArray[np.uint8], verdict: Verdict
-) -> None:
+def settle_duplicates(instance: Instance, columns: NDArray[np.uint8], verdict: Verdict) -> None:
     """Clients that ended with one and the same column.
 
     If A's rank leaves room for it they are a group that is always together. Else the columns of P are
@@ -149,16 +143,17 @@ def settle_duplicates(
     # As strings of bytes: NumPy sorts the rows of a matrix entry by entry, which takes far longer.
     strings = np.array([row.tobytes() for row in np.packbits(columns[rows], axis=1)], dtype=object)
     _, group, size = np.unique(strings, return_inverse=True, return_counts=True)
-    missing = subspace.num_clients - subspace.rank
+    missing = instance.subspace.num_clients - instance.subspace.rank
     for g in np.flatnonzero(size > 1):
         members = rows[group == g]
-        names = ", ".join(str(problem.clients[m]) for m in members[:5]) + (", …" if len(members) > 5 else "")
+        named = ", ".join(str(instance.problem.clients[m]) for m in members[:5])
+        names = named + (", …" if len(members) > 5 else "")
         proved = verdict.outcome[members] == Outcome.PROVED
         if proved.all() or missing >= len(members) - 1:
             verdict.reason[members] = (
                 f"always together: clients {names}; only the sum of their updates is known"
             )
-        elif not subspace.exact:
+        elif not instance.subspace.exact:
             verdict.confidence[members] /= len(members)
             verdict.reason[members] = f"one column fits clients {names}: always together, or only one's"
         else:

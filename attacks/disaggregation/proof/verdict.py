@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation.columns.attribution import attribute
 from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.rivals import Rivals
-from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.proof.certificate import unique
-from attacks.disaggregation.proof.identifiability import active_clients, determined, holds_all, out_of_reach
 from attacks.disaggregation.proof.settling import EVEN, MEETS_ALL, Verdict, settle_by_lists, settle_duplicates
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.space.flips import unit_distances
@@ -42,11 +41,11 @@ class Candidates:
     reason: NDArray[np.object_]
 
     @classmethod
-    def none(cls, problem: DisaggregationProblem) -> Candidates:
+    def none(cls, instance: Instance) -> Candidates:
         """Nothing found yet."""
-        K = len(problem.clients)
+        K = instance.num_columns
         return cls(
-            np.full((K, problem.rounds), UNKNOWN, dtype=np.uint8),
+            np.full((K, instance.rounds), UNKNOWN, dtype=np.uint8),
             np.full(K, np.inf),
             np.zeros(K, dtype=np.bool_),
             np.full(K, "", dtype=object),
@@ -63,10 +62,11 @@ class Candidates:
         return bool(len(order))
 
 
-def resolved(subspace: Subspace, found: Candidates) -> NDArray[np.bool_]:
+def resolved(instance: Instance, found: Candidates) -> NDArray[np.bool_]:
     """(K,) clients with a column that lies in an exact space; one of zeros, which always does, is none."""
     done = (found.columns != UNKNOWN).all(axis=1) & (found.columns == 1).any(axis=1)
-    done[done] = _lies_in(subspace, found.columns[done], subspace.residual(found.columns[done]))
+    subspace, columns = instance.subspace, found.columns[done]
+    done[done] = _lies_in(subspace, columns, subspace.residual(columns))
     return np.asarray(done)
 
 
@@ -77,21 +77,20 @@ def _lies_in(
     return np.asarray(residual <= np.minimum(near, APART))
 
 
-def excludes(bound: float, subspace: Subspace, rounds: int) -> bool:
+def excludes(instance: Instance, bound: float) -> bool:
     """Whether a lower bound on the distance of all other columns shows that none of them is in the space."""
-    return bool(bound > 1e-3 + 100 * subspace.angle * np.sqrt(rounds))
+    return bool(bound > 1e-3 + 100 * instance.subspace.angle * np.sqrt(instance.rounds))
 
 
-def expected_residual(problem: DisaggregationProblem, subspace: Subspace) -> NDArray[np.float64]:
+def expected_residual(instance: Instance) -> NDArray[np.float64]:
     """(K,) mean squared distance of a random column with the client's counts: the yardstick under noise."""
-    mean = problem.windows.expected()
+    mean, subspace = instance.expected, instance.subspace
     expected = subspace.residual(mean) + (mean * (1 - mean)) @ unit_distances(subspace.basis)
     return np.asarray(np.maximum(expected, np.finfo(np.float64).tiny))
 
 
 def judge(
-    problem: DisaggregationProblem,
-    subspace: Subspace,
+    instance: Instance,
     found: Candidates,
     *,
     solver: str,
@@ -108,9 +107,9 @@ def judge(
     `consistent`, or `unresolved` if it has less than an even chance. Under noise a solver that knows the
     probability of its columns says so with `belief` (K,), and distances don't count.
     """
-    columns, windows, K = found.columns.copy(), problem.windows, len(problem.clients)
-    fixed = determined(problem)
-    columns[fixed] = windows.known()[fixed].astype(np.uint8)
+    subspace, windows, K = instance.subspace, instance.windows, instance.num_columns
+    columns, fixed = found.columns.copy(), instance.determined
+    columns[fixed] = instance.known[fixed].astype(np.uint8)
     doubtful = np.zeros(K) if belief is None or subspace.exact else belief.copy()
     verdict = Verdict(np.full(K, Outcome.UNRESOLVED, dtype="<U10"), doubtful, found.reason.copy())
     # A column of zeros lies in every space: only counts can speak for it.
@@ -123,8 +122,8 @@ def judge(
     elif belief is not None:
         near, outcome, chance = belief[rows] >= EVEN, Outcome.LIKELY, belief[rows]
     else:
-        near = residual < CLEAR * expected_residual(problem, subspace)[rows]
-        outcome, chance = Outcome.LIKELY, _probability(problem, subspace, columns[rows], rows)
+        near = residual < CLEAR * expected_residual(instance)[rows]
+        outcome, chance = Outcome.LIKELY, _probability(instance, columns[rows], rows)
     rows, chance = rows[near], chance[near]
     if not windows.complete:
         rows, chance = _attributed(windows, columns, rows, chance)
@@ -132,29 +131,30 @@ def judge(
     rows, chance = rows[met], chance[met]
     verdict.give(rows, outcome, chance)
     verdict.give(np.flatnonzero(fixed), Outcome.PROVED, 1.0)
-    if subspace.exact and windows.exact:
+    if instance.exact:
         own = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)
-        if holds_all(problem, subspace):
+        if instance.holds_all_columns:
             verdict.give(rows[own], Outcome.PROVED, 1.0)
-        if prove and not out_of_reach(problem, subspace).all() and (verdict.outcome != Outcome.PROVED).any():
-            sharp = subspace.sharpened()
-            if holds_all(problem, subspace):
+        if prove and len(instance.searchable) and (verdict.outcome != Outcome.PROVED).any():
+            sharp = instance.sharpened()
+            if instance.holds_all_columns:
                 open_ = rows[~own]
-                proved = unique(columns[open_], windows.of(open_), sharp, workers or Threads())
+                proved = unique(sharp, columns[open_], open_, workers or Threads())
                 verdict.give(open_[proved], Outcome.PROVED, 1.0)
-            settle_by_lists(problem, sharp, columns, verdict)
-    settle_duplicates(problem, subspace, columns, verdict)
+            settle_by_lists(sharp, columns, verdict)
+    settle_duplicates(instance, columns, verdict)
     unresolved = verdict.outcome == Outcome.UNRESOLVED
-    verdict.reason[unresolved & (verdict.reason == "")] = _why(problem, subspace)
+    verdict.reason[unresolved & (verdict.reason == "")] = _why(instance)
     return Columns(columns.T, verdict.outcome, verdict.confidence, verdict.reason.astype(np.str_), solver)
 
 
 def _probability(
-    problem: DisaggregationProblem, subspace: Subspace, columns: NDArray[np.uint8], clients: NDArray[np.intp]
+    instance: Instance, columns: NDArray[np.uint8], clients: NDArray[np.intp]
 ) -> NDArray[np.float64]:
     """(n,) the chance that a column found under noise is right, from the rivals next to it."""
-    rivals = Rivals(problem.windows, subspace)
-    directions = max(problem.rounds - subspace.rank, 1)
+    subspace = instance.subspace
+    rivals = Rivals(instance.windows, subspace)
+    directions = max(instance.rounds - subspace.rank, 1)
     variance = float(np.median(subspace.residual(columns))) / directions if len(columns) else 1.0
     pairs = zip(columns, clients.tolist(), strict=True)
     return np.array([rivals.confidence(column, client, variance) for column, client in pairs])
@@ -181,14 +181,15 @@ def _attributed(
     return np.concatenate((took, copies)), beliefs
 
 
-def _why(problem: DisaggregationProblem, subspace: Subspace) -> str:
-    if subspace.rank == 0:
+def _why(instance: Instance) -> str:
+    clients, dim = instance.subspace.num_clients, instance.problem.dim
+    if instance.subspace.rank == 0:
         return "the aggregates are zero"
-    if problem.rounds <= active_clients(problem, subspace):
+    if instance.underdetermined:
         return (
-            f"rank too low to recover: {problem.rounds} rounds for {subspace.num_clients} clients; "
+            f"rank too low to recover: {instance.rounds} rounds for {clients} clients; "
             "more rounds than clients are needed"
         )
-    if problem.dim < subspace.num_clients:
-        return f"updates of {problem.dim} entries cannot tell {subspace.num_clients} clients apart"
+    if dim < clients:
+        return f"updates of {dim} entries cannot tell {clients} clients apart"
     return "no column near the aggregates' space has the client's counts"

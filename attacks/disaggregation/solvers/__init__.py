@@ -1,8 +1,7 @@
-"""Ways to find the participation columns; each is a settings object with a `solve` method.
+"""Ways to find the participation columns. Each is a settings object with a `solve` method.
 
-`solve(problem, subspace, *, rng, progress) -> Columns` gets a checked problem and the column space of its
-aggregates, and returns a column and an outcome for every client of the problem. To add a solver, write
-its class in a file of its own and add it to the union below.
+To add a solver, write a subclass of `AbstractSolver` in a file of its own, declare what it needs and
+promises, and add it to the union below.
 """
 
 from typing import Annotated
@@ -15,10 +14,30 @@ from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.highs import Highs
 from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
-from fedsim.core.settings import BY_NAME
+from attacks.disaggregation.solvers.solver import AbstractSolver
+from fedsim.core.settings import BY_NAME, members
 
 Solver = Annotated[
     Projection | MessagePassing | Highs | Gurobi | Blind | Auto, Field(discriminator="name"), BY_NAME
 ]
 
-__all__ = ["Auto", "Blind", "Gurobi", "Highs", "MessagePassing", "Projection", "Solver"]
+
+def unmet_need(solver: AbstractSolver, *, has_counts: bool) -> str | None:
+    """One line about what the solver needs and lacks, with the names of solvers that would work; or None."""
+    if has_counts or not solver.needs_counts:
+        return None
+    others = " or ".join(sorted(name for name, other in members(Solver).items() if not other.needs_counts))
+    return f"{solver.name} needs counts, and there are none; expected {others}"
+
+
+__all__ = [
+    "AbstractSolver",
+    "Auto",
+    "Blind",
+    "Gurobi",
+    "Highs",
+    "MessagePassing",
+    "Projection",
+    "Solver",
+    "unmet_need",
+]

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from attacks.disaggregation.counts.windows import Windows
-from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.proof.identifiability import out_of_reach
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.proof.verdict import judge, resolved
 from attacks.disaggregation.recovery import Columns, Outcome
 from attacks.disaggregation.solvers.blind import QUICK, Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
-from attacks.disaggregation.space.subspace import Subspace
+from attacks.disaggregation.solvers.solver import AbstractSolver
 from attacks.disaggregation.workers import BlockWorkers, Threads
 from fedsim.core.progress import Progress, silent
-from fedsim.core.settings import Settings
 
 SMALL = 4
 """Variance of counts over the variance of their errors from which a search makes good use of them."""
@@ -33,7 +30,7 @@ FEW = 8
 """One in so many clients may be left for a mixed-integer program; more are a hard problem for it too."""
 
 
-class Auto(Settings):
+class Auto(AbstractSolver):
     """Projections without noise, message passing with it, the blind solver for want of good counts.
 
     Noise shows in the spectrum: without it the singular values end at the number of clients, up to
@@ -52,67 +49,58 @@ class Auto(Settings):
     repair_time_limit_s: NonNegativeFloat = 20.0
     workers: BlockWorkers = Threads()
 
-    def solve(
-        self,
-        problem: DisaggregationProblem,
-        subspace: Subspace,
-        *,
-        rng: np.random.Generator,
-        progress: Progress = silent,
-    ) -> Columns:
-        """A column and an outcome for every client; see `Columns`."""
-        if problem.counts is None:
-            return Blind().solve(problem, subspace, rng=rng, progress=progress)
-        complete = problem.windows.complete
+    needs_counts: ClassVar[bool] = False
+    models_noise: ClassVar[bool] = True
+    can_prove: ClassVar[bool] = True
+
+    def solve(self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent) -> Columns:
+        """A column and an outcome for every client."""
+        if instance.problem.counts is None:
+            return Blind().solve(instance, rng=rng, progress=progress)
+        complete, exact_sums = instance.windows.complete, instance.subspace.exact
         without_counts = Blind()
-        if complete and subspace.exact:
-            if not without_counts.reduces(subspace):
-                return self._with_counts(problem, subspace, rng=rng, progress=progress)
+        if complete and exact_sums:
+            if not without_counts.reduces_lattice(instance):
+                return self._with_counts(instance, rng=rng, progress=progress)
             without_counts = Blind(max_iterations=QUICK)  # reflections know less here than projections do
         attempts = [self._with_counts, without_counts.solve]
-        informative = _informative(problem.windows, noise=not subspace.exact)
+        informative = _informative(instance)
         if not informative:
             attempts.reverse()
-        first = attempts[0](problem, subspace, rng=rng, progress=progress)
-        worth = _resolved if subspace.exact else _expected
-        enough = 1.0 if subspace.exact else MOST if complete and informative else NEARLY_ALL
-        if worth(first) >= enough * len(problem.clients):
+        first = attempts[0](instance, rng=rng, progress=progress)
+        worth = _resolved if exact_sums else _expected
+        enough = 1.0 if exact_sums else MOST if complete and informative else NEARLY_ALL
+        if worth(first) >= enough * instance.num_columns:
             return first
-        return max(first, attempts[1](problem, subspace, rng=rng, progress=progress), key=worth)
+        return max(first, attempts[1](instance, rng=rng, progress=progress), key=worth)
 
     def _with_counts(
-        self,
-        problem: DisaggregationProblem,
-        subspace: Subspace,
-        *,
-        rng: np.random.Generator,
-        progress: Progress = silent,
+        self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent
     ) -> Columns:
-        if not subspace.exact:
-            return MessagePassing().solve(problem, subspace, rng=rng, progress=progress)
+        if not instance.subspace.exact:
+            return MessagePassing().solve(instance, rng=rng, progress=progress)
+        complete = instance.windows.complete
         projection = Projection(workers=self.workers)
-        if problem.windows.complete and Blind().reduces(subspace):
+        if complete and Blind().reduces_lattice(instance):
             projection = Projection(workers=self.workers, max_iterations=BRIEF)
-        found = projection.search(problem, subspace, rng=rng, progress=progress)
-        left = np.flatnonzero(~out_of_reach(problem, subspace) & ~resolved(subspace, found))
-        if (
-            problem.windows.complete
-            and self.repair_time_limit_s
-            and 0 < len(left) <= max(len(problem.clients) // FEW, 1)
-        ):
+        found = projection.search(instance, rng=rng, progress=progress)
+        left = np.flatnonzero(~instance.out_of_reach & ~resolved(instance, found))
+        few = max(instance.num_columns // FEW, 1)
+        if complete and self.repair_time_limit_s and 0 < len(left) <= few:
             repair = Gurobi(time_limit_s=self.repair_time_limit_s / len(left), prove=False)
-            repair.search(problem, subspace, left, found, progress=progress)
-        return judge(problem, subspace, found, solver=self.name, workers=self.workers)
+            repair.search(instance, left, found, progress=progress)
+        return judge(instance, found, solver=self.name, workers=self.workers)
 
 
-def _informative(windows: Windows, *, noise: bool) -> bool:
+def _informative(instance: Instance) -> bool:
     """Whether a search with the counts is worth more than one without.
 
     Under noise message passing needs entries that counts fix at zero: it measures its errors on them, and is
     too sure of itself without. Otherwise the counts' own errors must be small beside what counts can tell.
     """
-    if noise:
-        return bool((windows.known() == 0).mean() >= KNOWN_ZEROS)
+    if not instance.subspace.exact:
+        return bool((instance.known == 0).mean() >= KNOWN_ZEROS)
+    windows = instance.windows
     known = ~np.isnan(windows.count)
     if not known.any():
         return False

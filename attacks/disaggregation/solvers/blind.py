@@ -10,7 +10,7 @@ name; counts, if there are any, only say which column is whose.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,16 @@ from attacks.disaggregation.columns.attribution import attribute
 from attacks.disaggregation.columns.generators import belief, generators
 from attacks.disaggregation.columns.parts import taken_apart
 from attacks.disaggregation.counts.lost_updates import with_losses_from
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.decoding import decode, near_columns
 from attacks.disaggregation.noise.ica import LEVEL, independent_columns, one_level, split_in_two
-from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.proof.identifiability import out_of_reach
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.reflections.random_starts import SAME, ReflectionSearch
+from attacks.disaggregation.solvers.solver import AbstractSolver
 from attacks.disaggregation.space.gram import standardised_gram
 from attacks.disaggregation.space.gram_corrections import clipped, off_diagonal_space
-from attacks.disaggregation.space.subspace import Subspace
 from fedsim.core.progress import Progress, silent
-from fedsim.core.settings import Settings
 
 ANY_RATE = (0.03, 0.1, 0.3)
 """Where the search begins when the cohort sizes do not tell the rate."""
@@ -67,7 +65,7 @@ HIDDEN = "the noise hides the column"
 WHOSE = "somebody's column: the counts do not tell whose"
 
 
-class Blind(Settings):
+class Blind(AbstractSolver):
     """Sums, and cohort sizes if the server has them; the clients' columns in any order.
 
     Without noise `starts` is the number of points that search side by side, `step` the relaxation of their
@@ -83,34 +81,26 @@ class Blind(Settings):
     max_iterations: PositiveInt = 20_000
     max_block: NonNegativeInt = 40
 
-    def solve(
-        self,
-        problem: DisaggregationProblem,
-        subspace: Subspace,
-        *,
-        rng: np.random.Generator,
-        progress: Progress = silent,
-    ) -> Columns:
-        """A column and an outcome for every client; without counts, in no particular order."""
-        if problem.counts is None:
-            problem = _pseudonymous(problem, subspace.num_clients)
-        if out_of_reach(problem, subspace).all():
-            return judge(problem, subspace, Candidates.none(problem), solver=self.name)
-        search = self._exact if subspace.exact else self._noisy
-        return _with_doubtful_names(search(problem, subspace, rng, progress))
+    needs_counts: ClassVar[bool] = False
+    models_noise: ClassVar[bool] = True
+    can_prove: ClassVar[bool] = True
 
-    def _exact(
-        self,
-        problem: DisaggregationProblem,
-        subspace: Subspace,
-        rng: np.random.Generator,
-        progress: Progress,
-    ) -> Columns:
-        rate, total = _rate(problem, subspace), _total(problem)
+    def solve(self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent) -> Columns:
+        """A column and an outcome for every client; without counts, in no particular order."""
+        if instance.problem.counts is None:
+            instance = _pseudonymous(instance)
+        if not len(instance.searchable):
+            return judge(instance, Candidates.none(instance), solver=self.name)
+        search = self._exact if instance.subspace.exact else self._noisy
+        return _with_doubtful_names(search(instance, rng, progress))
+
+    def _exact(self, instance: Instance, rng: np.random.Generator, progress: Progress) -> Columns:
+        problem, subspace = instance.problem, instance.subspace
+        rate, total = _rate(instance), _total(instance)
         rates = np.array(ANY_RATE if rate is None else (rate,))
         search = self._search(subspace.basis, rates, EXACT, rng)
         search.run(min(QUICK, self.max_iterations), progress=progress)
-        self._reduce(search, subspace, rng, progress)
+        self._reduce(search, instance, rng, progress)
         every = search.run(self.max_iterations - search.iteration, progress=progress)
         columns = generators(every, total=total)
         size = columns.sum(axis=1, dtype=np.int64)
@@ -123,29 +113,32 @@ class Blind(Settings):
             sure = belief(columns, total=total if len(columns) == subspace.rank else None)
             missing = subspace.rank <= REACH and not lattice.available()
             reason = NO_COLUMN_LEFT + (WITHOUT_LATTICE if missing else "")
-            return self._columns(problem, columns, sure, Outcome.CONSISTENT, reason)
-        whose = attribute(problem.windows, columns).column
-        if (whose < 0).any() and problem.windows.exact and _everybody(problem, columns):
-            problem = replace(problem, counts=with_losses_from(problem.counts, columns))
-            whose = attribute(problem.windows, columns).column
+            return self._columns(instance, columns, sure, Outcome.CONSISTENT, reason)
+        whose = attribute(instance.windows, columns).column
+        if (whose < 0).any() and instance.windows.exact and _everybody(instance, columns):
+            lossy = replace(problem, counts=with_losses_from(problem.counts, columns))
+            instance = replace(instance, problem=lossy)
+            whose = attribute(instance.windows, columns).column
         named = np.flatnonzero(whose >= 0)
-        found = Candidates.none(problem)
+        found = Candidates.none(instance)
         found.offer(named, columns[whose[named]], np.zeros(len(named)))
-        return judge(problem, subspace, found, solver=self.name)
+        return judge(instance, found, solver=self.name)
 
-    def reduces(self, subspace: Subspace) -> bool:
-        """Whether a lattice is reduced for what reflections do not find."""
+    def reduces_lattice(self, instance: Instance) -> bool:
+        """Whether lattice reduction looks for the columns that reflections do not find."""
+        subspace = instance.subspace
         return subspace.exact and bool(self.max_block) and subspace.rank <= REACH and lattice.available()
 
     def _reduce(
         self,
         search: ReflectionSearch,
-        subspace: Subspace,
+        instance: Instance,
         rng: np.random.Generator,
         progress: Progress,
     ) -> None:
         """Tell a search that is not at its end what lattice reduction finds, where that can be done."""
-        if search.found == subspace.rank or not self.reduces(subspace):
+        subspace = instance.subspace
+        if search.found == subspace.rank or not self.reduces_lattice(instance):
             return
         for columns in lattice.binary_columns(subspace.basis, max_block=self.max_block, rng=rng):
             search.learn(columns)
@@ -164,17 +157,12 @@ class Blind(Settings):
             basis, rates, tolerance=tolerance, starts=self.starts, step=self.step, rng=rng
         )
 
-    def _noisy(
-        self,
-        problem: DisaggregationProblem,
-        subspace: Subspace,
-        rng: np.random.Generator,
-        progress: Progress,
-    ) -> Columns:
-        gram = standardised_gram(problem.aggregates)
+    def _noisy(self, instance: Instance, rng: np.random.Generator, progress: Progress) -> Columns:
+        subspace = instance.subspace
+        gram = standardised_gram(instance.problem.aggregates)
         basis = off_diagonal_space(gram, subspace.rank)
         grams = (gram, clipped(gram, subspace.rank))  # which is better depends on the updates
-        rate = _rate(problem, subspace)
+        rate = _rate(instance)
         rates = np.array(ANY_RATE if rate is None else (rate,))
         search = self._search(basis, rates, NOISY, rng)
         near = search.run(min(self.max_iterations, NOISY_ITERATIONS), progress=progress)
@@ -190,32 +178,32 @@ class Blind(Settings):
         columns, first = np.unique(best.columns.T, axis=0, return_index=True)
         sure = best.confidence[first]
         surest = np.argsort(-sure, kind="stable")
-        return self._columns(problem, columns[surest], sure[surest], Outcome.LIKELY, HIDDEN)
+        return self._columns(instance, columns[surest], sure[surest], Outcome.LIKELY, HIDDEN)
 
     def _columns(
         self,
-        problem: DisaggregationProblem,
+        instance: Instance,
         columns: NDArray[np.uint8],
         sure: NDArray[np.float64],
         outcome: Outcome,
         otherwise: str,
     ) -> Columns:
         """The rows of `columns` given to clients: as they come, or by the counts if there are any."""
-        K = len(problem.clients)
+        windows, K = instance.windows, instance.num_columns
+        counted = instance.problem.counts is not None
         whose, named_right = np.arange(K), np.ones(K)
         whose[len(columns) :] = -1
-        if problem.counts is not None:
-            windows = problem.windows
+        if counted:
             attribution = attribute(replace(windows, sd=np.hypot(windows.sd, ENTRY_ERROR)), columns)
             whose, named_right = attribution.column, attribution.confidence
         named = np.flatnonzero(whose >= 0)
-        participation = np.full((problem.rounds, K), UNKNOWN, dtype=np.uint8)
+        participation = np.full((instance.rounds, K), UNKNOWN, dtype=np.uint8)
         participation[:, named] = columns[whose[named]].T
         confidence = np.zeros(K)
         confidence[named] = sure[whose[named]] * named_right[named]
-        if problem.counts is not None:
+        if counted:
             # A column that contradicts an exact count has a wrong entry, or the wrong name.
-            confidence[named[~problem.windows.of(named).meet(columns[whose[named]])]] = 0
+            confidence[named[~windows.of(named).meet(columns[whose[named]])]] = 0
         resolved = np.zeros(K, dtype=np.bool_)
         resolved[named] = sure[whose[named]] >= LEAST_CONFIDENCE
         return Columns(
@@ -233,32 +221,36 @@ def _with_doubtful_names(columns: Columns) -> Columns:
     return replace(columns, reason=np.where(doubtful & (columns.reason == ""), WHOSE, columns.reason))
 
 
-def _pseudonymous(problem: DisaggregationProblem, columns: int) -> DisaggregationProblem:
-    """The problem with so many columns to find; where cohorts are larger, a column is a group's.
+def _pseudonymous(instance: Instance) -> Instance:
+    """The instance without counts, with as many columns to find as the spectrum has clients.
 
-    Cohort sizes then do not say how often columns occur, and are left out.
+    If a cohort is larger than that, a column is a group's. Cohort sizes then do not say how often columns
+    occur, and are left out.
     """
-    sizes = _total(problem)
+    sizes, columns = _total(instance), instance.subspace.num_clients
     if sizes is not None and sizes.max() > columns:
         sizes = None
-    return replace(problem, num_clients=columns, cohort_sizes=sizes)
+    return replace(instance, problem=replace(instance.problem, num_clients=columns, cohort_sizes=sizes))
 
 
-def _everybody(problem: DisaggregationProblem, columns: NDArray[np.uint8]) -> bool:
+def _everybody(instance: Instance, columns: NDArray[np.uint8]) -> bool:
     """Whether these are the columns of all clients beyond doubt: as many, and they add up to the cohorts."""
-    total = _total(problem)
+    total = _total(instance)
     return (
         total is not None
-        and len(columns) == problem.windows.clients
+        and len(columns) == instance.num_columns
         and bool((columns.sum(axis=0, dtype=np.int64) == total).all())
     )
 
 
-def _rate(problem: DisaggregationProblem, subspace: Subspace) -> float | None:
+def _rate(instance: Instance) -> float | None:
     """How often a client takes part on average, if the server's cohort sizes tell."""
-    total = _total(problem)
-    return None if total is None else float(np.clip(total.mean() / subspace.num_clients, 1e-3, 0.999))
+    total = _total(instance)
+    if total is None:
+        return None
+    return float(np.clip(total.mean() / instance.subspace.num_clients, 1e-3, 0.999))
 
 
-def _total(problem: DisaggregationProblem) -> NDArray[np.int64] | None:
-    return None if problem.cohort_sizes is None else np.asarray(problem.cohort_sizes, dtype=np.int64)
+def _total(instance: Instance) -> NDArray[np.int64] | None:
+    sizes = instance.problem.cohort_sizes
+    return None if sizes is None else np.asarray(sizes, dtype=np.int64)

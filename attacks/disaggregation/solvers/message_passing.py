@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.belief_propagation import GAIN, Passing, State
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.proof.identifiability import out_of_reach
 from attacks.disaggregation.proof.settling import EVEN
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import Columns
-from attacks.disaggregation.space.subspace import Subspace
+from attacks.disaggregation.solvers.solver import AbstractSolver
 from fedsim.core.progress import Progress, silent
-from fedsim.core.settings import Settings
 
 NEARLY_ALL = 0.9
 """Share of the clients whose columns are found from which no other attempt is made."""
@@ -26,7 +25,7 @@ DOUBTFUL = 0.9
 """Confidence below which a repair starts a column anew."""
 
 
-class MessagePassing(Settings):
+class MessagePassing(AbstractSolver):
     """Joint recovery under noise, and with a model that moves from round to round.
 
     What makes eigenvalues of the sums' Gram matrix `outliers` times as large as a typical large one is taken
@@ -41,24 +40,21 @@ class MessagePassing(Settings):
     iterations: PositiveInt = 60
     damping: float = Field(default=0.5, ge=0, lt=1)
 
-    def solve(
-        self,
-        problem: DisaggregationProblem,
-        subspace: Subspace,
-        *,
-        rng: np.random.Generator,
-        progress: Progress = silent,
-    ) -> Columns:
-        """A column and an outcome for every client; see `Columns`."""
-        found = Candidates.none(problem)
-        open_ = ~out_of_reach(problem, subspace)
+    needs_counts: ClassVar[bool] = True
+    models_noise: ClassVar[bool] = True
+    can_prove: ClassVar[bool] = True
+
+    def solve(self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent) -> Columns:
+        """A column and an outcome for every client. Uses no randomness."""
+        found = Candidates.none(instance)
+        open_ = ~instance.out_of_reach
         confidence = np.zeros(len(open_))
         if open_.any():
-            best = self._best(problem, open_, progress)
+            best = self._best(instance.problem, open_, progress)
             found.columns[open_] = best.columns[open_]
-            confidence = best.confidence / _namesakes(problem.windows)
+            confidence = best.confidence / _namesakes(instance.windows)
             found.reason[open_ & (confidence < EVEN)] = "no column is likely: confidence is the best one's"
-        return judge(problem, subspace, found, solver=self.name, belief=confidence)
+        return judge(instance, found, solver=self.name, belief=confidence)
 
     def _best(self, problem: DisaggregationProblem, open_: NDArray[np.bool_], progress: Progress) -> State:
         """The attempt, repaired, with the highest total confidence in the `open_` clients."""

@@ -11,7 +11,7 @@ wanted column with a known one is nearly given by the counts, a soft linear meas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +19,17 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.disaggregation.columns.attribution import Pool
 from attacks.disaggregation.columns.enumeration import Listing
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.rivals import Rivals
-from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.proof.identifiability import out_of_reach
 from attacks.disaggregation.proof.verdict import Candidates, judge, resolved
 from attacks.disaggregation.recovery import Columns
 from attacks.disaggregation.reflections.peeling import Peeling
 from attacks.disaggregation.reflections.points import Points, joined
+from attacks.disaggregation.solvers.solver import AbstractSolver
 from attacks.disaggregation.space.affine import AffineSpace
-from attacks.disaggregation.space.subspace import Subspace, row_blocks
+from attacks.disaggregation.space.subspace import row_blocks
 from attacks.disaggregation.workers import BlockWorkers, Threads
 from fedsim.core.progress import Progress, silent
-from fedsim.core.settings import Settings
 
 ALONE = 50
 """Iterations for which blocks go on by themselves."""
@@ -50,7 +49,7 @@ ZERO = 1e-2
 """Squared distance, in single precision, below which a binary column is taken to lie in an exact space."""
 
 
-class Projection(Settings):
+class Projection(AbstractSolver):
     """Batched projections with peeling; complete where the paper's program is, in seconds.
 
     `step` is the relaxation of the reflections, `peeling` the weight of the soft measurements (.1 is a
@@ -71,39 +70,31 @@ class Projection(Settings):
     prove: bool = True
     workers: BlockWorkers = Threads()
 
-    def solve(
-        self,
-        problem: DisaggregationProblem,
-        subspace: Subspace,
-        *,
-        rng: np.random.Generator,
-        progress: Progress = silent,
-    ) -> Columns:
-        """A column and an outcome for every client; see `Columns`."""
-        found = self.search(problem, subspace, rng=rng, progress=progress)
-        return judge(problem, subspace, found, solver=self.name, prove=self.prove, workers=self.workers)
+    needs_counts: ClassVar[bool] = True
+    models_noise: ClassVar[bool] = False
+    can_prove: ClassVar[bool] = True
+
+    def solve(self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent) -> Columns:
+        """A column and an outcome for every client."""
+        found = self.search(instance, rng=rng, progress=progress)
+        return judge(instance, found, solver=self.name, prove=self.prove, workers=self.workers)
 
     def search(
-        self,
-        problem: DisaggregationProblem,
-        subspace: Subspace,
-        *,
-        rng: np.random.Generator,
-        progress: Progress = silent,
+        self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent
     ) -> Candidates:
         """The columns without the verdict, for a solver that goes on from here."""
-        found = Candidates.none(problem)
-        wanted = np.flatnonzero(~out_of_reach(problem, subspace))
+        found = Candidates.none(instance)
+        wanted = instance.searchable
         if len(wanted):
-            _Search(problem, subspace, self, rng).run(wanted, found, progress)
-        if subspace.exact and problem.windows.exact and self.prove:
-            listing = Listing(problem.windows, subspace)
-            for client in wanted[~resolved(subspace, found)[wanted]].tolist():
+            _Search(instance, self, rng).run(wanted, found, progress)
+        if instance.exact and self.prove:
+            listing = Listing(instance)
+            for client in wanted[~resolved(instance, found)[wanted]].tolist():
                 listed = listing.columns(client)
                 if listed is not None and len(listed):
                     found.columns[client] = listed[0]
-        if not subspace.exact:
-            rivals = Rivals(problem.windows, subspace)
+        if not instance.subspace.exact:
+            rivals = Rivals(instance.windows, instance.subspace)
             for client in wanted.tolist():
                 found.columns[client] = rivals.polished(found.columns[client], client)
         return found
@@ -112,21 +103,13 @@ class Projection(Settings):
 class _Search:
     """The state of one run; points are rows, in single precision."""
 
-    def __init__(
-        self,
-        problem: DisaggregationProblem,
-        subspace: Subspace,
-        settings: Projection,
-        rng: np.random.Generator,
-    ) -> None:
-        windows = problem.windows
+    def __init__(self, instance: Instance, settings: Projection, rng: np.random.Generator) -> None:
+        windows, subspace = instance.windows, instance.subspace
         self.windows, self.settings, self.rng = windows, settings, rng
-        self.expected = windows.expected().astype(np.float32)
         self.space = AffineSpace(windows, subspace)
-        self.peeling = Peeling(self.space, self.expected)
+        self.peeling = Peeling(self.space, instance.expected.astype(np.float32))
         self.pool = Pool(windows, subspace, attributed=not self.space.cut)
-        everyone = subspace.num_clients == windows.clients
-        self.cohort_sizes = problem.cohort_sizes if everyone else None
+        self.cohort_sizes = instance.problem.cohort_sizes if instance.covers_everyone else None
         self.excluded = np.zeros(windows.rounds, dtype=np.float32)
 
     def run(self, wanted: NDArray[np.intp], found: Candidates, progress: Progress) -> None:

@@ -289,7 +289,7 @@ def test_errors_of_counts_are_stated_once_and_for_counts(fedsim, log_files, tmp_
 def test_solvers_that_need_counts_say_so(fedsim, log_files, tmp_path):
     done = fedsim("audit", "--aggregates", "sums.npy", "--solver", "projection", "--out", "audit")
     assert (done.status, done.stdout) == (2, "")
-    assert "--solver projection: it needs counts" in done.stderr
+    assert "--solver: projection needs counts, and there are none; expected auto or blind" in done.stderr
 
 
 def test_counts_of_other_rounds_are_no_clean_bill(log_files, tmp_path):

@@ -10,9 +10,9 @@ from analytics.report import windowed_counts
 from attacks.disaggregation import DisaggregationProblem, disaggregate
 from attacks.disaggregation.columns.enumeration import MOST_LISTED, Listing
 from attacks.disaggregation.counts.cohort_sizes import possible, weights
+from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import Projection
-from attacks.disaggregation.space.subspace import find_subspace
 from tests.helpers.planted import blurred, planted, right
 
 
@@ -21,7 +21,7 @@ def with_sizes(case):
 
 
 def listing(problem):
-    return Listing(problem.windows, find_subspace(problem, rng=np.random.default_rng(0)))
+    return Listing(Instance.prepare(problem, rng=np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("seed", range(12))
