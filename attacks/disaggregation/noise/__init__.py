@@ -1,1 +1,1 @@
-"""Columns from noisy sums and from models that move."""
+"""Columns from noisy aggregates, and from a server model that moves."""

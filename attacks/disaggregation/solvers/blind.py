@@ -22,8 +22,8 @@ from attacks.disaggregation.columns.generators import belief, generators
 from attacks.disaggregation.columns.parts import taken_apart
 from attacks.disaggregation.counts.lost_updates import with_losses_from
 from attacks.disaggregation.instance import Instance
-from attacks.disaggregation.noise.decoding import decode, near_columns
 from attacks.disaggregation.noise.ica import LEVEL, independent_columns, one_level, split_in_two
+from attacks.disaggregation.noise.matched_filter import decode, from_distances
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.reflections.random_starts import SAME, ReflectionSearch
@@ -167,7 +167,7 @@ class Blind(AbstractSolver):
         search = self._search(basis, rates, NOISY, rng)
         near = search.run(min(self.max_iterations, NOISY_ITERATIONS), progress=progress)
         near = taken_apart(near, slack=SLACK, same=SAME)
-        answers = [near_columns(near, basis)]
+        answers = [from_distances(near, basis)]
         if len(near) >= subspace.rank:
             answers += [decode(K, near.T) for K in grams]
         if max(answer.confidence.sum() for answer in answers) < ENOUGH * subspace.rank:

@@ -1,4 +1,4 @@
-"""All columns at once from noisy sums, by message passing between sums and counts (`passing.py`)."""
+"""All columns at once from noisy aggregates, by belief propagation between aggregates and counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.instance import Instance
-from attacks.disaggregation.noise.belief_propagation import GAIN, Passing, State
+from attacks.disaggregation.noise.belief_propagation import GAIN, BeliefPropagation, State
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.proof.settling import EVEN
 from attacks.disaggregation.proof.verdict import Candidates, judge
@@ -58,7 +58,7 @@ class MessagePassing(AbstractSolver):
 
     def _best(self, problem: DisaggregationProblem, open_: NDArray[np.bool_], progress: Progress) -> State:
         """The attempt, repaired, with the highest total confidence in the `open_` clients."""
-        passing = Passing(problem, open_, iterations=self.iterations, damping=self.damping)
+        passing = BeliefPropagation(problem, open_, iterations=self.iterations, damping=self.damping)
         best: State | None = None
         for step, times in enumerate(self.outliers):
             progress(step, len(self.outliers))
@@ -71,7 +71,7 @@ class MessagePassing(AbstractSolver):
         progress(len(self.outliers), len(self.outliers))
         return best
 
-    def _repaired(self, passing: Passing, best: State) -> State:
+    def _repaired(self, passing: BeliefPropagation, best: State) -> State:
         """The state after doubtful columns have been started anew, as long as that makes columns sure."""
         for _ in range(self.repairs):
             doubtful = passing.open_ & (best.confidence < DOUBTFUL)

@@ -9,8 +9,8 @@ from analytics.release import Private
 from analytics.report import windowed_counts
 from attacks.disaggregation import UNKNOWN, DisaggregationProblem, disaggregate
 from attacks.disaggregation.columns.generators import belief, generators
-from attacks.disaggregation.noise.decoding import decode
 from attacks.disaggregation.noise.ica import independent_columns, split_in_two
+from attacks.disaggregation.noise.matched_filter import decode
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.reflections.random_starts import ReflectionSearch
 from attacks.disaggregation.solvers import Blind

@@ -10,9 +10,11 @@ from analytics import ParticipationReport, windowed_counts
 from attacks.disaggregation import DisaggregationProblem, ProblemError, disaggregate
 from attacks.disaggregation.counts.window_posterior import WindowPosterior
 from attacks.disaggregation.counts.windows import Windows
-from attacks.disaggregation.noise.belief_propagation import Passing, spread
+from attacks.disaggregation.noise.belief_propagation import BeliefPropagation
 from attacks.disaggregation.noise.detection import COHORT_SD, detect
-from attacks.disaggregation.noise.round_model import LeaveOneOut, Products, RoundModel, Scales
+from attacks.disaggregation.noise.error_scale import deviation_of_mixture
+from attacks.disaggregation.noise.leave_one_out import LeaveOneOut, Products
+from attacks.disaggregation.noise.round_model import RoundModel, Scales
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import MessagePassing
 from attacks.disaggregation.space.gram_corrections import level_rounds, outliers
@@ -90,7 +92,8 @@ def test_fitting_never_makes_the_sums_less_likely():
     model = RoundModel(A @ A.T / 40, X, doubt, Scales(5.0, 5.0), np.ones(3), np.full(12, 0.1), shared)
     assert model.fitted().misfit() < model.misfit()
     for _ in range(3):
-        louder = replace(model, loudness=model.loudness * np.sqrt(LeaveOneOut(model).surplus()))
+        ratio = LeaveOneOut(model).energy_ratio()
+        louder = replace(model, relative_energy=model.relative_energy * np.sqrt(ratio))
         assert louder.misfit() < model.misfit()
         model = louder
 
@@ -191,7 +194,7 @@ def test_recovers_columns_under_noise_and_drift(drift, noise_sd):
 def test_who_is_left_is_expected_where_cohorts_are_not_complete():
     problem, P = drifting(7, drift=0.0, noise_sd=1.0)
     everyone = np.ones(P.shape[1], dtype=np.bool_)
-    passing = Passing(problem, everyone, iterations=1, damping=0.5)
+    passing = BeliefPropagation(problem, everyone, iterations=1, damping=0.5)
     left = np.arange(P.shape[1]) == 5
     wrong = np.where(left, 1.0 - P, P)
     np.testing.assert_allclose(passing.left_over(wrong, left)[:, 0], P[:, 5], atol=1e-12)
@@ -199,14 +202,14 @@ def test_who_is_left_is_expected_where_cohorts_are_not_complete():
     expected = passing.left_over(np.where(two, 0.5, P), two)
     full = P[:, two].sum(axis=1) == 0
     np.testing.assert_allclose(expected[full], 0, atol=1e-12)
-    unsized = Passing(replace(problem, cohort_sizes=None), everyone, iterations=1, damping=0.5)
+    unsized = BeliefPropagation(replace(problem, cohort_sizes=None), everyone, iterations=1, damping=0.5)
     np.testing.assert_array_equal(unsized.left_over(P.astype(float), left), unsized.prior[:, left])
 
 
 def test_a_column_that_is_put_right_becomes_sure_though_nothing_else_moves():
     problem, P = drifting(7, drift=0.0, noise_sd=0.3)
     everyone = np.ones(P.shape[1], dtype=np.bool_)
-    passing = Passing(problem, everyone, iterations=60, damping=0.5)
+    passing = BeliefPropagation(problem, everyone, iterations=60, damping=0.5)
     settled = passing.run(passing.start(2.0))
     assert (settled.columns.T == P).all()
     columns = settled.columns.copy()
@@ -290,7 +293,7 @@ def test_spread_of_estimates_needs_no_known_zeros(sd):
     rng = np.random.default_rng(15)
     ones = rng.random((20_000, 3)) < [0.1, 0.3, 0.4]
     off = np.abs(ones + sd * rng.standard_normal(ones.shape))
-    np.testing.assert_allclose(spread(off, np.ones(3), ones.mean(axis=0)), sd, rtol=0.05)
+    np.testing.assert_allclose(deviation_of_mixture(off, np.ones(3), ones.mean(axis=0)), sd, rtol=0.05)
 
 
 def test_confidence_keeps_its_word():
