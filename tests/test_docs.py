@@ -9,7 +9,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "attacks").rglob("README.md")),
 ]
@@ -18,6 +18,10 @@ EXAMPLES = [
     for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S))
 ]
+FOLDERS = "fedsim|analytics|attacks|scenarios|tests|docs|benchmarks"
+PATH = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./-]*\w/?")
+MODULE_FILE = re.compile(r"`(\w+\.py)`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
@@ -25,7 +29,22 @@ def test_example_runs(code):
     exec(compile(code, "example", "exec"), {})
 
 
-def test_readme_shows_the_quickstart_as_it_is():
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_that_a_page_names_exists(page):
+    """A path starts at the root of the repository; a link, or a lone module, at the page's own folder."""
+    text = page.read_text(encoding="utf-8")
+    # `--out docs/blind-frontier` names a .csv and an .svg.
+    missing = [path for path in PATH.findall(text) if not (ROOT / path).exists() and not any_suffix(path)]
+    missing += [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+    missing += [name for name in MODULE_FILE.findall(text) if not (page.parent / name).exists()]
+    assert not missing
+
+
+def any_suffix(path):
+    return any((ROOT / path).parent.glob(f"{Path(path).name}.*"))
+
+
+def test_the_quickstart_is_shown_as_it_is():
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     (shown,) = (
         tomllib.loads(block)
