@@ -21,7 +21,7 @@ class AttackSettings(Settings):
 
     solver: Solver = Auto()
     auxiliary_images: NonNegativeInt = 0
-    """How many labelled images, from the part that nobody trains on, the scenario grants the attacker."""
+    """How many test examples, which nobody trains on, the scenario grants the attacker."""
     inference: Annotated[tuple[Inference, ...], Field(strict=False)] = ()
 
     def run(self, view: AttackerView, *, rng: np.random.Generator, progress: Progress = silent) -> Recovery:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedsim.server.hooks import RoundHook
-from fedsim.training.local_training import accuracy, as_input
+from fedsim.training.local_training import evaluate
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import Inline
 from scenarios.run.scenario import find_scenario, load_scenario
@@ -66,7 +66,8 @@ class MeasureAccuracy(RoundHook):
 def plain(world: World, rounds: set[int]) -> Curve:
     """The same federation, without any of its parts: a loop that averages trained models."""
     settings = world.scenario.clients
-    images, labels = as_input(world.data.train_images), torch.from_numpy(world.data.train_labels)
+    task, train = world.data.task, world.data.train
+    images, labels = task.as_inputs(train.inputs), task.as_targets(train.targets)
     model, local = (copy.deepcopy(world.model.module) for _ in range(2))
     shuffle = torch.Generator().manual_seed(world.scenario.seed)
     curve = {0: test_accuracy(world, model)} if 0 in rounds else {}
@@ -94,8 +95,8 @@ def plain(world: World, rounds: set[int]) -> Curve:
 
 def test_accuracy(world: World, model: nn.Module) -> float:
     """Of a model, on the test images."""
-    images, labels = as_input(world.data.test_images), torch.from_numpy(world.data.test_labels)
-    return accuracy(model.eval(), images, labels)
+    task, test = world.data.task, world.data.test
+    return evaluate(task, model.eval(), task.as_inputs(test.inputs), task.as_targets(test.targets))
 
 
 def main() -> None:

@@ -73,14 +73,13 @@ def plain_loop(case: Case) -> Iterator[None]:
     import torch
     from torch import nn
 
-    from fedsim.training.local_training import as_input
-
     torch.set_num_threads(1)
     world = case.world()
-    images, labels = as_input(world.data.train_images), torch.from_numpy(world.data.train_labels)
+    task, train = world.data.task, world.data.train
+    images, labels = task.as_inputs(train.inputs), task.as_targets(train.targets)
     owned = [torch.from_numpy(positions) for positions in world.owned]
     theirs = [(images[positions], labels[positions]) for positions in owned]
-    model = world.scenario.model.build(world.data.image_shape, len(world.data.class_names))
+    model = world.scenario.model.build(task)
     parameters: list[torch.Tensor] = list(model.parameters())
     start = [p.detach().clone() for p in parameters]
     optimiser = torch.optim.SGD(parameters, lr=LR)

@@ -14,7 +14,7 @@ from fedsim.trusted.summation import Aggregation, Ideal
 
 
 class ClientSettings(LocalWork):
-    """What a client does with its images, and what may go wrong on the way."""
+    """What a client does with its examples, and what may go wrong on the way."""
 
     failures: Failures = Failures()
 

@@ -124,20 +124,16 @@ def _state(source: type[Source], folder: Path) -> str:
 
 def _check(source: type[Source], path: Path) -> dict[str, str]:
     """Load a copy and describe it, line by line."""
-    import numpy as np
-
     # A copy inside a folder is addressed by the folder, except for an .npz file, which may be anywhere.
     inside = path.parent if path.name in source.copies and path.suffix != ".npz" else path
     settings = source.model_validate({"path": inside} if "path" in source.model_fields else {})
-    images = settings.load(0)
-    _, height, width = images.image_shape
-    per_class = np.bincount(images.train_labels, minlength=len(images.class_names))
+    found = settings.load(0)
+    noun = found.task.noun
     return {
         "copy": str(path) if "path" in source.model_fields else "generated with seed 0",
-        "training images": str(len(images.train_labels)),
-        "test images": str(len(images.test_labels)),
-        "pixels": f"{height}×{width}",
-        "classes": f"{len(per_class)}, with {per_class.min()} to {per_class.max()} training images",
-        "attributes": ", ".join(images.train_attributes) or "none",
-        "release": settings.compare(images),
+        f"training {noun}": str(len(found.train)),
+        f"test {noun}": str(len(found.test)),
+        **found.task.summary(found.train.targets),
+        "attributes": ", ".join(found.train.attributes) or "none",
+        "release": settings.compare(found),
     }

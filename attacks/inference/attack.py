@@ -12,19 +12,21 @@ from pydantic import Field, PositiveInt
 
 from attacks.inference.evidence import Evidence
 from attacks.inference.knowledge import Knowledge
+from fedsim.core.errors import UserError
 from fedsim.core.settings import Settings
+from fedsim.tasks.task import Task
 
 Kind = Literal["inversion", "label_inference", "property_inference"]
 
 
 class Watch(Protocol):
-    """Told now and then how far an attack is, and what its images look like by then."""
+    """Told now and then how far an attack is, and what its guesses look like by then."""
 
-    def __call__(self, done: int, total: int, images: NDArray[np.float32] | None = None) -> None:
-        """`done` steps of `total`; `images` (n, height, width, 3) in [0, 1]."""
+    def __call__(self, done: int, total: int, preview: NDArray[np.float32] | None = None) -> None:
+        """`done` steps of `total`; `preview` (n, …) are guesses so far, in the form of the kind's guesses."""
 
 
-def unwatched(done: int, total: int, images: NDArray[np.float32] | None = None) -> None:
+def unwatched(done: int, total: int, preview: NDArray[np.float32] | None = None) -> None:
     """Nobody looks."""
 
 
@@ -32,8 +34,8 @@ def unwatched(done: int, total: int, images: NDArray[np.float32] | None = None) 
 class Guesses:
     """One guess for every row of the evidence; what a guess is depends on the kind of attack.
 
-    `inversion`: (n, images, height, width, 3) pixels in [0, 1], in no particular order of images;
-    `label_inference`: (n, classes) shares of the client's images that sum to one;
+    `inversion`: (n, examples, …) inputs in the form of the `Inversion` class, in no particular order;
+    `label_inference`: (n, classes) shares of the client's examples that sum to one;
     `property_inference`: (n,) the probability that the client has the property.
     """
 
@@ -46,6 +48,8 @@ class InferenceAttack(Settings, ABC):
     """An attack on people's updates. What it is given is all that it knows; the truth is elsewhere."""
 
     kind: ClassVar[Kind]
+    needs: ClassVar[type[Task]] = Task
+    """The task that the attack is made for."""
 
     name: str
     targets: PositiveInt | None = None
@@ -55,12 +59,16 @@ class InferenceAttack(Settings, ABC):
 
     @property
     def knows_labels(self) -> bool:
-        """Whether the scenario grants the label histograms of the images behind the evidence."""
+        """Whether the scenario grants the label histograms of the examples behind the evidence."""
         return False
 
-    @abstractmethod
     def check(self, knowledge: Knowledge) -> None:
-        """A `UserError` of one line if the attack cannot work on such a model, recipe or auxiliary data."""
+        """A `UserError` if the attack cannot work on this task, model, recipe or auxiliary data."""
+        if not isinstance(knowledge.task, self.needs):
+            raise UserError(
+                f"attack.inference: {self.name} needs {self.needs.title}; "
+                f"the data are for {knowledge.task.title}"
+            )
 
     @abstractmethod
     def infer(

@@ -14,7 +14,7 @@ class Evidence:
 
     `updates` and `starts` (n, dim) float32: row i is a mean of `clients` clients' updates, and the
     parameters that the server had sent them. `label_shares` (n, classes) stands there only if the
-    scenario grants the label histogram of the images behind each row. Nothing tells whether a row was
+    scenario grants the label histogram of the examples behind each row. Nothing tells whether a row was
     recovered, summed or stolen: an attack treats them alike.
     """
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.models import Model
+from fedsim.models.architecture import Architecture
+from fedsim.tasks.task import Task
 from fedsim.training.local_work import LocalWork
 
 if TYPE_CHECKING:
@@ -19,43 +20,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Auxiliary:
-    """Labelled images that no client trains on, such as the attacker could collect.
+    """Examples that no client trains on, such as the attacker could collect.
 
-    `images` (n, height, width, 3) uint8, `labels` (n,), `attributes` name → (n,) bool.
+    `inputs` (n, …) and `targets` (n, …) as the task stores them, `attributes` name → (n,) bool.
     """
 
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
     attributes: Mapping[str, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """The server's own architecture and recipe, and auxiliary images if the scenario grants any.
+    """The server's own architecture, task and recipe, and auxiliary examples if the scenario grants any.
 
-    Clients train as `local_training.local_update` does: in training mode, on pixels scaled to [-1, 1], with
-    the mean cross-entropy of a batch.
+    Clients train as `local_training.local_update` does: in training mode, on the task's inputs and loss.
     """
 
-    model: Model
-    image_shape: tuple[int, int, int]
-    class_names: tuple[str, ...]
+    model: Architecture
+    task: Task
     work: LocalWork
     auxiliary: Auxiliary
     notes: dict[Hashable, Any] = field(default_factory=dict)
     """What an attack has worked out from the above alone, and need not work out for every evidence."""
-
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-        return len(self.class_names)
 
     @cached_property
     def module(self) -> nn.Module:
         """The network in training mode, as clients run it; its parameters are scratch."""
         from fedsim.training.local_training import initial_model
 
-        return initial_model(self.model, self.image_shape, self.classes, np.random.default_rng(0)).train()
+        return initial_model(self.model, self.task, np.random.default_rng(0)).train()
 
     @cached_property
     def layer_shapes(self) -> tuple[tuple[int, ...], ...]:

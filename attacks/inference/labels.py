@@ -1,4 +1,4 @@
-"""Which classes a client's images are of, from what training did to the model's last layer."""
+"""Which classes a client's examples are of, from what training did to the model's last layer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from attacks.inference.attack import Guesses, InferenceAttack, Kind, Watch, unwa
 from attacks.inference.evidence import Evidence
 from attacks.inference.knowledge import Knowledge
 from fedsim.core.errors import UserError
+from fedsim.tasks.classification import Classification
+from fedsim.tasks.task import Task
 from fedsim.training.local_work import LocalWork
 
 
@@ -18,18 +20,20 @@ class LabelInference(InferenceAttack):
     """The client's label histogram, from the output layer's change.
 
     The gradient of the last bias is the mean of predicted probabilities minus the share of each class
-    among the images. The change of the bias over all local steps, divided by how far the steps reach in
+    among the examples. The change of the bias over all local steps, divided by how far the steps reach in
     all, gives the difference of the two; the predictions are those of the model halfway, on the typical
     input of its last layer, which is the direction that bias and weights of the layer have in common.
     """
 
     kind: ClassVar[Kind] = "label_inference"
+    needs: ClassVar[type[Task]] = Classification
     name: Literal["label_inference"] = "label_inference"
 
     def check(self, knowledge: Knowledge) -> None:
         """The model has to end in a linear layer with a bias."""
+        super().check(knowledge)
         shapes = knowledge.layer_shapes
-        if len(shapes) < 2 or len(shapes[-2]) != 2 or shapes[-1] != (knowledge.classes,):
+        if len(shapes) < 2 or len(shapes[-2]) != 2 or shapes[-1] != (knowledge.task.outputs,):
             raise UserError(
                 f"attack.inference: {self.name} needs a model that ends in a linear layer with a bias"
             )
@@ -37,7 +41,7 @@ class LabelInference(InferenceAttack):
     def infer(
         self, evidence: Evidence, knowledge: Knowledge, *, rng: np.random.Generator, watch: Watch = unwatched
     ) -> Guesses:
-        """(n, classes) shares of the classes among the images behind every row."""
+        """(n, classes) shares of the classes among the examples behind every row."""
         rows = zip(evidence.updates, evidence.starts, strict=True)
         return Guesses(np.stack([label_shares(update, start, knowledge) for update, start in rows]))
 
@@ -45,7 +49,7 @@ class LabelInference(InferenceAttack):
 def label_shares(
     update: NDArray[np.float32], start: NDArray[np.float32], knowledge: Knowledge
 ) -> NDArray[np.float32]:
-    """(classes,) the shares of the classes among the images that an update was trained on."""
+    """(classes,) the shares of the classes among the examples that an update was trained on."""
     *_, weight_change, bias_change = (tensor.astype(np.float64) for tensor in knowledge.layers(update))
     *_, weight, bias = (tensor.astype(np.float64) for tensor in knowledge.layers(start))
     # The gradient of a row of the weights is that of its bias times the layer's input: the same for all

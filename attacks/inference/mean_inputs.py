@@ -1,9 +1,9 @@
 """What a fully connected layer saw on average, told from how it changed.
 
 A layer's [weights | bias] change by M X in every step of training, and so in any sum of steps: the rows of X
-are the images' inputs to the layer with a 1 appended, and M (neurons × images) are errors, of either sign
-depending on the images' classes. Whatever M is, the changes span the inputs, as long as there are no more
-images than neurons. The point of that span nearest to the mean input of images at large is a mean of the
+are the examples' inputs to the layer with a 1 appended, and M (neurons × examples) are errors, of either sign
+depending on the targets. Whatever M is, the changes span the inputs, as long as there are no more
+examples than neurons. The point of that span nearest to the mean input of examples at large is a mean of the
 client's own inputs, with weights that are nearly equal and do not know the classes; the appended 1 gives
 its scale.
 """
@@ -51,8 +51,8 @@ class Layer:
         weights = updates[:, self.begin : end].reshape(-1, neurons, inputs)
         return np.concatenate((weights, updates[:, end : end + neurons, None]), axis=2)
 
-    def inputs(self, module: nn.Module, images: torch.Tensor) -> Rows:
-        """(n, inputs) what the layer sees of each image; where it sees several positions, their mean."""
+    def inputs(self, module: nn.Module, examples: torch.Tensor) -> Rows:
+        """(n, inputs) what the layer sees of each example; where it sees several positions, their mean."""
         seen: list[torch.Tensor] = []
 
         def look(layer: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
@@ -60,7 +60,7 @@ class Layer:
 
         handle = self.linear.register_forward_pre_hook(look)
         with torch.inference_mode():
-            for batch in torch.split(images, 500):
+            for batch in torch.split(examples, 500):
                 module(batch)
         handle.remove()
         return torch.cat(seen).double().numpy()
@@ -69,9 +69,10 @@ class Layer:
 def mean_inputs(changes: NDArray[np.float32], typical: Rows, damping: float) -> Rows:
     """(n, inputs) for each of the changes (n, neurons, inputs + 1) the mean of the inputs behind it.
 
-    `typical` (inputs,) is the mean input of images at large. Directions whose squared size is below `damping`
-    times the largest one's are noise rather than span, and count for little. Where the change tells no mean,
-    because a defence left out the layer or its bias, nothing is known about the client: it is `typical`.
+    `typical` (inputs,) is the mean input of examples at large. Directions whose squared size is below
+    `damping` times the largest one's are noise rather than span, and count for little. Where the
+    change tells no mean, because a defence left out the layer or its bias, nothing is known about the client:
+    it is `typical`.
     """
     target = np.append(typical, 1.0)
     found = np.empty((len(changes), len(typical)))

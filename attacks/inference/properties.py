@@ -1,9 +1,9 @@
-"""Whether a client's images have a property that has nothing to do with the task (Melis et al. 2018).
+"""Whether a client's examples have a property that has nothing to do with the task (Melis et al. 2018).
 
-The attacker holds auxiliary images, some with the property. They show it how the property looks to a layer of
-the model that it sends: a direction among the layer's inputs. It also trains on them as clients do, with and
-without the property among the images. How far such labelled updates, or sums of them, go in that direction
-shows how far is far enough.
+The attacker holds auxiliary examples, some with the property. They show it how the property looks to a layer
+of the model that it sends: a direction among the layer's inputs. It also trains on them as clients do, with
+and without the property among the examples. How far such labelled updates, or sums of them, go in that
+direction shows how far is far enough.
 """
 
 from __future__ import annotations
@@ -26,60 +26,61 @@ if TYPE_CHECKING:
 
 
 _PARTS = 4
-"""Of the auxiliary images: each makes updates, and the other three say which way the property lies."""
+"""Of the auxiliary examples: each makes updates, and the other three say which way the property lies."""
 
 _STILL = 0.01
-"""Inputs whose variance is below this part of the mean one are not looked at. What auxiliary images hardly
-move would be blown up: one client whose image does move it would outshout the property in every update that
+"""Inputs whose variance is below this part of the mean one are not looked at. What auxiliary examples hardly
+move would be blown up: one client whose example does move it would outshout the property in every update that
 has a trace of this client in it."""
 
 
 class PropertyInference(InferenceAttack):
-    """Tells clients with a property from those without, by what the model sees of auxiliary images.
+    """Tells clients with a property from those without, by what the model sees of auxiliary examples.
 
     Logistic regressions on the inputs of the first fully connected layer learn the property from single
-    images. An update's score is theirs at the mean of the inputs that the update tells; about `updates` of
-    each kind, made from auxiliary images, turn scores into probabilities.
+    examples. An update's score is theirs at the mean of the inputs that the update tells; about `updates` of
+    each kind, made from auxiliary examples, turn scores into probabilities.
     """
 
     kind: ClassVar[Kind] = "property_inference"
     name: Literal["property_inference"] = "property_inference"
     property: str
-    """An attribute of the images."""
+    """An attribute of the examples."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """The part of a client's images that has the property if the client has it."""
+    """The part of a client's examples that has the property if the client has it."""
     updates: PositiveInt = 50
     damping: PositiveFloat = 1e-5
     """Squared size, relative to the largest, below which a direction of an update is taken for noise."""
 
     def positives(self, size: int) -> int:
-        """How many of `size` images have the property if the client has it."""
+        """How many of `size` examples have the property if the client has it."""
         return max(1, round(self.share * size))
 
     def check(self, knowledge: Knowledge) -> None:
-        """A layer to look at, and in every part of the images a client's with the property, or without."""
+        """A layer to look at, and in every part of the examples a client's with the property, or without."""
         from attacks.inference.mean_inputs import Layer
 
+        super().check(knowledge)
         if Layer.first(knowledge.module) is None:
             raise UserError(
                 f"attack.inference: {self.name} needs a model with a fully connected layer that has a bias; "
                 f"model {knowledge.model.name} has none"
             )
         there, size = knowledge.auxiliary, knowledge.work.dataset_size
-        if not len(there.labels):
+        if not len(there.targets):
             raise UserError(
-                f"attack.inference: {self.name} needs auxiliary images: set attack.auxiliary_images"
+                f"attack.inference: {self.name} needs auxiliary examples: set attack.auxiliary_images"
             )
         if self.property not in there.attributes:
-            known = ", ".join(there.attributes) or "none: these images have no attributes"
+            known = ", ".join(there.attributes) or "none: these data have no attributes"
             raise UserError(
                 f"attack.inference: {self.name}: property is {self.property!r}: expected one of {known}"
             )
         having, wanted = int(there.attributes[self.property].sum()), _PARTS * self.positives(size)
-        if having < wanted or len(there.labels) - having < _PARTS * size:
+        if having < wanted or len(there.targets) - having < _PARTS * size:
             raise UserError(
-                f"attack.inference: {self.name} needs {wanted} auxiliary images with {self.property!r} and "
-                f"{_PARTS * size} without; of the {len(there.labels)} granted, {having} have it: raise "
+                f"attack.inference: {self.name} needs {wanted} auxiliary examples with {self.property!r} and "
+                f"{_PARTS * size} without; of the {len(there.targets)} granted, {having} have it: raise "
                 f"attack.auxiliary_images, or choose another property"
             )
 
@@ -115,9 +116,9 @@ class PropertyInference(InferenceAttack):
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A part of the auxiliary images: the updates that they make, and a direction that the others teach.
+    """A part of the auxiliary examples: the updates that they make, and a direction that the others teach.
 
-    `direction` is a classifier of inputs to the layer that has not seen the images of this part, `changes`
+    `direction` is a classifier of inputs to the layer that has not seen the examples of this part, `changes`
     (2 × updates, neurons, inputs + 1) what training does to the layer: first with the property, then without.
     """
 
@@ -127,7 +128,7 @@ class _Part:
 
 @dataclass(frozen=True, eq=False)
 class _Lesson:
-    """What auxiliary images teach about one model; `typical` (inputs,) is the mean input to the `layer`."""
+    """What auxiliary examples teach about one model; `typical` (inputs,) is the mean input to the `layer`."""
 
     layer: Layer
     typical: NDArray[np.float64]
@@ -147,10 +148,10 @@ def _learn(
     rng: np.random.Generator,
     watch: Watch,
 ) -> _Lesson:
-    """Every part of the images makes updates, and is judged by what the other parts teach.
+    """Every part of the examples makes updates, and is judged by what the other parts teach.
 
-    A direction fits the images that it was learned from better than anybody else's: judged on these, updates
-    with and without the property would look further apart than clients' are.
+    A direction fits the examples that it was learned from better than anybody else's: judged on these,
+    updates with and without the property would look further apart than clients' are.
     """
     import torch
     from sklearn.feature_selection import VarianceThreshold
@@ -160,21 +161,21 @@ def _learn(
     from sklearn.preprocessing import StandardScaler
 
     from attacks.inference.mean_inputs import Layer
-    from fedsim.training.local_training import FlatModel, as_input, local_update
+    from fedsim.training.local_training import FlatModel, local_update
 
-    there, size = knowledge.auxiliary, knowledge.work.dataset_size
-    images, labels = as_input(there.images), torch.from_numpy(there.labels)
+    there, task, size = knowledge.auxiliary, knowledge.task, knowledge.work.dataset_size
+    examples, targets = task.as_inputs(there.inputs), task.as_targets(there.targets)
     has = there.attributes[attack.property]
     model = FlatModel(copy.deepcopy(knowledge.module))
     model.load(start)
     layer = Layer.first(model.module)
     assert layer is not None, "check() has seen to it"
-    inputs = layer.inputs(model.module, images)
+    inputs = layer.inputs(model.module, examples)
     each = -(-attack.updates // _PARTS)
     parts: list[_Part] = []
     split = StratifiedKFold(_PARTS, shuffle=True, random_state=int(rng.integers(2**31)))
     for others, own in split.split(inputs, has):
-        # There are more inputs than images: a light touch, which only says which way the property lies.
+        # There are more inputs than examples: a light touch, which only says which way the property lies.
         direction = make_pipeline(
             VarianceThreshold(_STILL * inputs[others].var(axis=0).mean()),
             StandardScaler(),
@@ -189,7 +190,13 @@ def _learn(
             ]
             mine = torch.from_numpy(np.concatenate(drawn))
             made = local_update(
-                model, start, images=images[mine], labels=labels[mine], settings=knowledge.work, rng=rng
+                model,
+                start,
+                inputs=examples[mine],
+                targets=targets[mine],
+                loss=task.loss,
+                settings=knowledge.work,
+                rng=rng,
             )
             changes.append(layer.changes(made[None])[0])
             watch(len(parts) * 2 * each + number + 1, _PARTS * 2 * each)

@@ -1,7 +1,7 @@
-"""Data sets: one settings class per source, each with `load(seed) -> ImageData`.
+"""Data sets: one settings class per source, each with `load(seed) -> Dataset`.
 
-Whatever a copy lacks, or whatever is damaged in it, is a `UserError` that names the file: a data set is
-loaded as it was published, or not at all.
+A copy that is incomplete or damaged is a `UserError` that names the file: a data set is loaded as it was
+published, or not at all.
 """
 
 from typing import Annotated
@@ -9,10 +9,10 @@ from typing import Annotated
 from pydantic import Field
 
 from fedsim.core.settings import BY_NAME
+from fedsim.data.dataset import Dataset, Examples
 from fedsim.data.images.cifar10 import Cifar10
 from fedsim.data.images.cifar100 import Cifar100
 from fedsim.data.images.folder import Folder
-from fedsim.data.images.image_data import ImageData
 from fedsim.data.images.lfw import Lfw
 from fedsim.data.images.synthetic import Synthetic
 from fedsim.data.partition import Dirichlet, Iid, Owned, Partition, Property
@@ -23,10 +23,11 @@ __all__ = [
     "Cifar10",
     "Cifar100",
     "DataSource",
+    "Dataset",
     "Dirichlet",
+    "Examples",
     "Folder",
     "Iid",
-    "ImageData",
     "Lfw",
     "Owned",
     "Partition",

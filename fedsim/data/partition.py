@@ -1,11 +1,12 @@
-"""How the training images are dealt out: one settings class per way, each with `deal`.
+"""How the training examples are divided among the clients: one settings class per scheme.
 
-Every way gives each client `clients.dataset_size` images, or about as many where `size_spread` is set, and
-no image to two clients. Images that nobody gets stay unused.
+Every scheme gives each client `clients.dataset_size` examples, or about as many if `size_spread` is set, and
+gives no example to two clients. Some examples may stay unused.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
 import numpy as np
@@ -14,61 +15,58 @@ from pydantic import Field, PositiveFloat
 
 from fedsim.core.errors import UserError
 from fedsim.core.settings import BY_NAME, Settings
-from fedsim.data.images.image_data import Attributes
+from fedsim.data.dataset import Examples
 
 Owned = list[NDArray[np.int64]]
-"""Per client, the positions of its training images; clients may own different numbers of them."""
-
-NO_ATTRIBUTES: Attributes = {}
+"""Per client, the positions of its training examples; clients may own different numbers of them."""
 
 SizeSpread = Annotated[float, Field(ge=0, lt=1)]
-"""With 0.5, clients own between half and one and a half times `clients.dataset_size` images, each number
+"""With 0.5, clients own between half and one and a half times `clients.dataset_size` examples, each number
 equally likely; with 0 exactly `clients.dataset_size`."""
 
 
-class Iid(Settings):
-    """Every client's images are drawn uniformly from all training images."""
+class Scheme(Settings, ABC):
+    """A way to divide examples among clients. `rng` alone decides who gets which."""
+
+    @abstractmethod
+    def deal(self, examples: Examples, clients: int, dataset_size: int, rng: np.random.Generator) -> Owned:
+        """The positions in `examples` that each client owns; a `UserError` if there are too few."""
+
+
+class Iid(Scheme):
+    """Every client's examples are drawn uniformly from all training examples."""
 
     name: Literal["iid"] = "iid"
     size_spread: SizeSpread = 0.0
 
-    def deal(
-        self,
-        labels: NDArray[np.int64],
-        clients: int,
-        dataset_size: int,
-        rng: np.random.Generator,
-        attributes: Attributes = NO_ATTRIBUTES,
-    ) -> Owned:
-        """The positions in `labels` that each client owns."""
-        sizes = _sizes(len(labels), clients, dataset_size, self.size_spread, rng)
-        dealt = rng.permutation(len(labels))[: sizes.sum()]
+    def deal(self, examples: Examples, clients: int, dataset_size: int, rng: np.random.Generator) -> Owned:
+        """Consecutive pieces of one permutation."""
+        sizes = _sizes(len(examples), clients, dataset_size, self.size_spread, rng)
+        dealt = rng.permutation(len(examples))[: sizes.sum()]
         return np.split(dealt, np.cumsum(sizes)[:-1])
 
 
-class Dirichlet(Settings):
-    """Label skew: every client has a taste of its own in classes; the smaller alpha, the stronger.
+class Dirichlet(Scheme):
+    """Label skew: every client has its own mix of classes; the smaller alpha, the stronger.
 
-    A client's class shares are Dirichlet with `alpha` per class, weighted by how frequent the class is, so
-    that a large alpha tends to IID even where classes are unbalanced. Classes that run out are made up for
-    by the client's other classes; the fewer images are left over in the end, the weaker the skew of the
-    clients that were served last, who are random ones.
+    A client's class shares are Dirichlet with `alpha` per class, weighted by the frequency of the class, so
+    that a large alpha tends to IID even if classes are unbalanced. When a class runs out, the client's other
+    classes replace it. Clients are served in random order; if few examples are left over in the end, the
+    skew of the last clients is weaker.
     """
 
     name: Literal["dirichlet"] = "dirichlet"
     alpha: PositiveFloat = 0.5
     size_spread: SizeSpread = 0.0
 
-    def deal(
-        self,
-        labels: NDArray[np.int64],
-        clients: int,
-        dataset_size: int,
-        rng: np.random.Generator,
-        attributes: Attributes = NO_ATTRIBUTES,
-    ) -> Owned:
-        """The positions in `labels` that each client owns."""
-        sizes = _sizes(len(labels), clients, dataset_size, self.size_spread, rng)
+    def deal(self, examples: Examples, clients: int, dataset_size: int, rng: np.random.Generator) -> Owned:
+        """Every client draws from piles, one per class."""
+        labels = examples.targets
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise UserError(
+                f"data.partition.name is {self.name!r}: it needs class labels, which these data do not have"
+            )
+        sizes = _sizes(len(examples), clients, dataset_size, self.size_spread, rng)
         classes, frequency = np.unique(labels, return_counts=True)
         piles = [rng.permutation(np.flatnonzero(labels == label)) for label in classes]
         concentration = self.alpha * len(classes) * frequency / len(labels)
@@ -84,11 +82,11 @@ class Dirichlet(Settings):
         return [owned[client] for client in range(clients)]
 
 
-class Property(Settings):
-    """Some clients' images have a property, and nobody else's: what property inference looks for.
+class Property(Scheme):
+    """Some clients' examples have a property, and nobody else's: the target of property inference.
 
-    A part `holders` of the clients, random ones, has the `attribute` in a part `share` of its images; the
-    others have no image with it. Otherwise images are drawn uniformly.
+    A part `holders` of the clients, drawn at random, has the `attribute` in a part `share` of its examples.
+    The other clients have no example with it. Otherwise examples are drawn uniformly.
     """
 
     name: Literal["property"] = "property"
@@ -96,34 +94,24 @@ class Property(Settings):
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
     holders: Annotated[float, Field(gt=0, lt=1)] = 0.5
 
-    def deal(
-        self,
-        labels: NDArray[np.int64],
-        clients: int,
-        dataset_size: int,
-        rng: np.random.Generator,
-        attributes: Attributes = NO_ATTRIBUTES,
-    ) -> Owned:
-        """The positions in `labels` that each client owns."""
-        if self.attribute not in attributes:
-            known = ", ".join(attributes) or "none: these images have no attributes"
+    def deal(self, examples: Examples, clients: int, dataset_size: int, rng: np.random.Generator) -> Owned:
+        """Every client draws from two piles: examples with the attribute, and without."""
+        if self.attribute not in examples.attributes:
+            known = ", ".join(examples.attributes) or "none: these data have no attributes"
             raise UserError(f"data.partition.attribute is {self.attribute!r}: expected one of {known}")
         holders = np.zeros(clients, dtype=np.bool_)
         holders[rng.permutation(clients)[: max(1, round(self.holders * clients))]] = True
         with_it = np.where(holders, max(1, round(self.share * dataset_size)), 0)
-        having, lacking = (
-            rng.permutation(np.flatnonzero(attributes[self.attribute] == has)) for has in (True, False)
-        )
-        for needed, pile, word in ((with_it, having, "with"), (dataset_size - with_it, lacking, "without")):
+        has = examples.attributes[self.attribute]
+        parts = []
+        for word, needed, mask in (("with", with_it, has), ("without", dataset_size - with_it, ~has)):
+            pile = rng.permutation(np.flatnonzero(mask))
             if needed.sum() > len(pile):
                 raise UserError(
                     f"data.partition: {clients} clients, {holders.sum()} of them with {self.attribute!r}, "
-                    f"need {needed.sum()} training images {word} it, but there are {len(pile)}"
+                    f"need {needed.sum()} training examples {word} it, but there are {len(pile)}"
                 )
-        parts = (
-            np.split(pile[: needed.sum()], np.cumsum(needed)[:-1])
-            for needed, pile in ((with_it, having), (dataset_size - with_it, lacking))
-        )
+            parts.append(np.split(pile[: needed.sum()], np.cumsum(needed)[:-1]))
         return [np.concatenate(pair) for pair in zip(*parts, strict=True)]
 
 
@@ -131,20 +119,20 @@ Partition = Annotated[Iid | Dirichlet | Property, Field(discriminator="name"), B
 
 
 def _sizes(
-    images: int, clients: int, dataset_size: int, spread: float, rng: np.random.Generator
+    examples: int, clients: int, dataset_size: int, spread: float, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """(clients,) how many images each client gets; an error where there are too few."""
+    """(clients,) how many examples each client gets; a `UserError` if there are too few."""
     if spread:
         fewest = max(1, int(np.ceil(dataset_size * (1 - spread))))
         sizes = rng.integers(fewest, int(dataset_size * (1 + spread)), size=clients, endpoint=True)
     else:
-        # No draw: the same seed deals the same images whether or not the setting is spelled out.
+        # No draw: the same seed deals the same examples whether or not the setting is spelled out.
         sizes = np.full(clients, dataset_size)
-    if sizes.sum() > images:
+    if sizes.sum() > examples:
         each = f"{sizes.min()} to {sizes.max()}" if spread else f"{dataset_size}"
         raise UserError(
-            f"clients.dataset_size: {clients} clients × {each} images need {sizes.sum()} "
-            f"training images, but there are {images}"
+            f"clients.dataset_size: {clients} clients × {each} examples need {sizes.sum()} "
+            f"training examples, but there are {examples}"
         )
     return sizes
 
@@ -152,7 +140,7 @@ def _sizes(
 def _draw_classes(
     share: NDArray[np.float64], left: NDArray[np.int64], size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """(classes,) how many of the images that are `left` to take of each class, `size` in all."""
+    """(classes,) how many of the examples that are `left` to take of each class, `size` in all."""
     wanted = np.zeros_like(left)
     while (missing := size - wanted.sum()) > 0:
         available = left - wanted

@@ -1,4 +1,4 @@
-"""What every data set of the library offers."""
+"""The contract of a data source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from fedsim.core.settings import Settings
-from fedsim.data.images.image_data import ImageData
+from fedsim.data.dataset import Dataset
+from fedsim.tasks.task import Task
 
 if TYPE_CHECKING:
     from fedsim.data.fetch import Fetching
@@ -16,20 +17,22 @@ if TYPE_CHECKING:
 class Source(Settings, ABC):
     """A data set. Its settings say where the copy is, what of it is used, and how it is dealt out."""
 
+    task_type: ClassVar[type[Task]]
+    """The task of its examples: known before anything is loaded."""
     copies: ClassVar[tuple[str, ...]] = ()
-    """What a copy may be called inside a data folder: the first that is there is used."""
+    """Names of a copy inside a data folder; the first one that exists is used."""
 
     @abstractmethod
-    def load(self, seed: int) -> ImageData:
-        """The images, whole and checked; a `UserError` otherwise."""
+    def load(self, seed: int) -> Dataset:
+        """The examples, complete and checked; a `UserError` otherwise."""
 
     @classmethod
     @abstractmethod
     def get(cls, fetching: Fetching) -> None:
         """Put a copy into the data folder, or raise a `UserError` that says which file to put there."""
 
-    def compare(self, data: ImageData) -> str:
-        """How the loaded copy compares with the release, in a line."""
+    def compare(self, data: Dataset) -> str:
+        """One line about how the loaded copy compares with the release."""
         return "there is none to compare with"
 
     @classmethod

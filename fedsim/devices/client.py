@@ -1,4 +1,4 @@
-"""A device: a Flower `ClientApp` that trains on its own images and sends its update."""
+"""A device: a Flower `ClientApp` that trains on its own examples and sends its update."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDENTIFY = "query.identify"
 """Message type that asks a node for its partition, so that schedules can speak of clients."""
 
 _NODE = 1
-"""A device in a message that never travels."""
+"""Node id in a message that never leaves the process."""
 
 
 def build_client_app(
@@ -32,10 +32,10 @@ def build_client_app(
 ) -> ClientApp:
     """The app that every device runs; `trainer` does its training.
 
-    On `train` a device answers with its update (`arrays`) and the number of images it used (`metrics`).
-    From the outside in: what may fail, the `mods` given here, what `aggregation` does to an update before
-    it leaves, the diary, and the `defences`, of which the first is innermost. So the diary holds the update
-    as it goes into the sum, after all defences: the truth is what the sums are made of.
+    On `train` a device answers with its update (`arrays`) and the number of examples it used (`metrics`).
+    The mods from the outside in: failures, the `mods` given here, the device's part of the `aggregation`,
+    the diary, and the `defences`, of which the first is innermost. So the diary holds the update that goes
+    into the sum, after all defences.
     Its batches depend on the seed, its number and the round alone, so any engine gets the same update.
     """
     seed = trainer.seed
@@ -49,7 +49,7 @@ def build_client_app(
     def train(message: Message, context: Context) -> Message:
         client = client_number(context)
         update = trainer.update(client, round_number(message) - 1, record_vector(message))
-        metrics = MetricRecord({WEIGHT: trainer.images_used(client)})
+        metrics = MetricRecord({WEIGHT: trainer.examples_used(client)})
         return Message(RecordDict({"arrays": vector_record(update), "metrics": metrics}), reply_to=message)
 
     @app.query("identify")
@@ -69,7 +69,7 @@ def defended_update(
     client: int,
     round_index: int,
 ) -> NDArray[np.float32]:
-    """What leaves a device instead of its update (dim,) of the model `start`: the defences, nothing else."""
+    """The update (dim,) of the model `start` after the device's defences; no other mods are applied."""
     enter_task()
     app = ClientApp(mods=_defending(defences, seed))
 

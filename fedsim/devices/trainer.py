@@ -1,4 +1,4 @@
-"""Who computes the clients' updates: one when it is asked for, or a whole round's ahead of that."""
+"""Computes the clients' updates: one on request, or those of a whole round in advance."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from fedsim.core.seeds import Stage, stream
-from fedsim.data import ImageData, Owned
+from fedsim.core import seeds
+from fedsim.core.seeds import stream
+from fedsim.data import Dataset, Owned
 from fedsim.devices.processes import ForkedProcesses
 from fedsim.federation import ClientSettings
-from fedsim.models import Model
+from fedsim.models.architecture import Architecture
+from fedsim.tasks.task import StackedTask
 from fedsim.training.local_training import (
     FlatModel,
-    as_input,
-    images_used,
+    examples_used,
     initial_model,
     local_update,
     local_updates,
 )
-from fedsim.training.stacked import Descent, Holdings, Stack, are_few, stages_of
+from fedsim.training.stacked import Sgd, Shards, Stack, Stage, are_few, stages_of
 from fedsim.trusted.spool import Spool
 
 _CLIENTS_TOGETHER = 5
-"""Clients that are trained in one program. More would be a little cheaper, and occupy fewer cores."""
+"""Clients that are trained side by side. More would be a little cheaper, but leave cores idle."""
 
-_IMAGES_TOGETHER = 128
-"""Images in one step of clients that are trained together: with large batches there is little to gain."""
+_EXAMPLES_TOGETHER = 128
+"""Examples in one step of clients that are trained together: large batches gain little from company."""
 
-
-_CACHE_LINE = 16
-"""Numbers of float32 in a line of the cache."""
+_CACHE_LINE_FLOATS = 16
+"""Float32 numbers in a line of the cache."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Clients that train together in a round (counted from 0), and the row of the first one's update."""
+    """Clients that train together in a round (counted from 0), and the row of the first client's update."""
 
     row: int
     clients: tuple[int, ...]
@@ -50,20 +51,20 @@ class Chunk:
 
 
 class Trainer:
-    """Computes updates; `owned` says whose images are whose.
+    """Computes updates; `owned` holds the positions of each client's examples.
 
-    An update depends on the seed, the client, the round and the model that was sent. How it is computed,
-    alone or together with others, changes its last digits only. Who trains together depends on who is invited
-    and on nothing else, so that the same run gives the same bytes with any number of worker processes.
-    What a `spool` holds is not computed again; the trainer with the most epochs of those in it fills it.
+    An update depends on the seed, the client, the round and the model that was sent. Training alone or
+    together with others changes its last digits only. The invited clients alone decide who trains together,
+    so that the same run gives the same bytes with any number of worker processes.
+    Updates in a `spool` are not computed again; the trainer with the most epochs fills it.
     """
 
     def __init__(
         self,
         *,
-        data: ImageData,
+        data: Dataset,
         owned: Owned,
-        model: Model,
+        model: Architecture,
         settings: ClientSettings,
         seed: int,
         workers: int = 1,
@@ -72,12 +73,9 @@ class Trainer:
         # The networks are small: one thread is fastest, and sums come out the same on every machine.
         torch.set_num_threads(1)
         self.settings, self.seed = settings, seed
-        self._images, self._labels, self._owned = data.train_images, data.train_labels, owned
-        self._image_shape = data.image_shape
-        module = initial_model(model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL))
-        self._stages = stages_of(module)
-        if self._stages is not None:
-            self._stack_images = torch.from_numpy(data.train_images).movedim(3, 1).contiguous()
+        self._task, self._examples, self._owned = data.task, data.train, owned
+        module = initial_model(model, data.task, stream(seed, seeds.Stage.MODEL))
+        self._stacked = _stackable(data, module)
         self._stacks: dict[tuple[int, bool], Stack] = {}
         self._scratch = FlatModel(module)
         self._workers = ForkedProcesses[Chunk](workers, self._train)
@@ -89,28 +87,28 @@ class Trainer:
         self._rows = _shared(len(owned), len(self._marks), self._scratch.dim)
         self._ready: dict[tuple[int, int], int] = {}
 
-    def images_used(self, client: int) -> int:
-        """How many images a client's update stands for."""
-        return images_used(len(self._owned[client]), self.settings)
+    def examples_used(self, client: int) -> int:
+        """How many examples a client's update stands for."""
+        return examples_used(len(self._owned[client]), self.settings)
 
     def update(self, client: int, round_index: int, start: NDArray[np.float32]) -> NDArray[np.float32]:
         """A client's update in a round, (dim,) float32, if it is sent the model `start`.
 
-        One that was prepared is lent: the memory is the trainer's, and the next `prepare` writes over it.
+        A prepared update is lent: the memory is the trainer's, and the next `prepare` overwrites it.
         """
         if self._spool is not None and self._spool.holds(client, round_index, start):
             return self._spool.read(client, round_index, self.settings.local_epochs)
         row = self._ready.pop((client, round_index), None)
-        # Within a round all devices are sent the same object, which is quicker to see than the same numbers.
+        # Within a round all devices are sent the same object: comparing objects is quicker than numbers.
         if row is not None and (start is self._sent or np.array_equal(start, self._start)):
             lent: NDArray[np.float32] = self._rows[row, -1]
             return lent
         return self._alone(client, round_index, start)
 
     def prepare(self, clients: Sequence[int], round_index: int, start: NDArray[np.float32]) -> None:
-        """Compute the updates of all these clients, which will be asked for one by one.
+        """Compute the updates of all these clients in advance; `update` then hands them out one by one.
 
-        Those of the last call are gone then, whoever has been lent them.
+        It overwrites the updates of the previous call, including those that were lent.
         """
         self._start[:] = self._sent = start
         trains = self.settings.failures.trains
@@ -137,36 +135,36 @@ class Trainer:
         self._workers.close()
 
     def _chunks(self, clients: Sequence[int], round_index: int) -> list[Chunk]:
-        """Clients who own equally many images, in even groups."""
+        """Clients that own equally many examples, in groups of even size."""
         by_size: dict[int, list[int]] = {}
         for client in clients:
             by_size.setdefault(len(self._owned[client]), []).append(client)
         chunks: list[Chunk] = []
         row = 0
         for size, group in by_size.items():
-            together = self._together(min(images_used(size, self.settings), self.settings.batch_size))
+            together = self._together(min(examples_used(size, self.settings), self.settings.batch_size))
             for part in np.array_split(group, -(-len(group) // together)):
                 chunks.append(Chunk(row, tuple(part.tolist()), round_index))
                 row += len(part)
         return chunks
 
     def _together(self, batch: int) -> int:
-        """How many clients to train in one program; one, if the model cannot be stacked."""
-        return 1 if self._stages is None else max(1, min(_CLIENTS_TOGETHER, _IMAGES_TOGETHER // batch))
+        """How many clients to train side by side; one, if the model cannot be stacked."""
+        return 1 if self._stacked is None else max(1, min(_CLIENTS_TOGETHER, _EXAMPLES_TOGETHER // batch))
 
     def _train(self, chunk: Chunk) -> None:
         """Compute the updates of a chunk; in any process."""
         rows = self._rows[chunk.row : chunk.row + len(chunk.clients)]
-        if self._stages is None:
+        if self._stacked is None:
             for row, client in zip(rows, chunk.clients, strict=True):
                 row[:] = self._alone(client, chunk.round_index, self._start, self._marks)
             return
         positions = {client: torch.from_numpy(self._owned[client]) for client in chunk.clients}
-        owned = Holdings(self._stack_images, torch.from_numpy(self._labels), positions)
+        shards = Shards(self._stacked.inputs, self._stacked.targets, positions)
         local_updates(
-            self._stack(len(chunk.clients), owned.size),
+            self._stack(self._stacked, len(chunk.clients), shards.size),
             torch.from_numpy(self._start),
-            owned=owned,
+            shards=shards,
             settings=self.settings,
             rngs=[self._rng(client, chunk.round_index) for client in chunk.clients],
             marks=self._marks,
@@ -180,36 +178,54 @@ class Trainer:
         return local_update(
             self._scratch,
             start,
-            images=as_input(self._images[mine]),
-            labels=torch.from_numpy(self._labels[mine]),
+            inputs=self._task.as_inputs(self._examples.inputs[mine]),
+            targets=self._task.as_targets(self._examples.targets[mine]),
+            loss=self._task.loss,
             settings=self.settings,
             rng=self._rng(client, round_index),
             marks=marks,
         )
 
-    def _stack(self, copies: int, images: int) -> Stack:
-        assert self._stages is not None
-        few = are_few(images, self._stages)
+    def _stack(self, stacked: _Stacked, copies: int, examples: int) -> Stack:
+        few = are_few(examples, stacked.stages)
         if (copies, few) not in self._stacks:
             self._stacks[copies, few] = Stack(
-                self._stages,
+                stacked.stages,
+                stacked.task,
                 copies=copies,
-                image_shape=self._image_shape,
-                descent=Descent(self.settings.lr, self.settings.momentum),
-                few_images=few,
+                sgd=Sgd(self.settings.lr, self.settings.momentum),
+                few_examples=few,
             )
         return self._stacks[copies, few]
 
     def _rng(self, client: int, round_index: int) -> np.random.Generator:
-        return stream(self.seed, Stage.CLIENT, client, round_index)
+        return stream(self.seed, seeds.Stage.CLIENT, client, round_index)
+
+
+@dataclass(frozen=True)
+class _Stacked:
+    """A model and its training examples in the form that stacked networks take."""
+
+    task: StackedTask
+    stages: list[Stage]
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+
+def _stackable(data: Dataset, module: nn.Module) -> _Stacked | None:
+    """None if the task or the model cannot be stacked."""
+    task, stages = data.task.stacked(), stages_of(module)
+    if task is None or stages is None:
+        return None
+    return _Stacked(task, stages, task.arranged(data.train.inputs), torch.from_numpy(data.train.targets))
 
 
 def _shared(*shape: int) -> NDArray[np.float32]:
-    """Float32 that this process shares with those forked off later; takes the memory that is written to.
+    """Float32 that this process shares with processes forked later; only memory that is written to is taken.
 
-    Every row begins where a line of the cache does: products are a fifth faster to write there.
+    Every row begins on a line of the cache: products are a fifth faster to write there.
     """
     *rows, length = shape
-    pitch = -(-length // _CACHE_LINE) * _CACHE_LINE
+    pitch = -(-length // _CACHE_LINE_FLOATS) * _CACHE_LINE_FLOATS
     memory = np.frombuffer(mmap.mmap(-1, 4 * math.prod(rows) * pitch), dtype=np.float32)
     return memory.reshape(*rows, pitch)[..., :length]

@@ -1,4 +1,4 @@
-"""A network of the user's own, from a Python module of theirs."""
+"""The user's own network, from the user's own Python module."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import field_validator
 from pydantic_core import PydanticCustomError
 
 from fedsim.core.errors import UserError
-from fedsim.core.settings import Settings
+from fedsim.models.architecture import Architecture
+from fedsim.tasks.task import Inputs, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,20 +33,21 @@ _FACTORY_ERRORS = (
     TypeError,
     ValueError,
 )
-"""What Python and torch raise about code that is wrong or does not fit: the user's mistake, not ours."""
+"""Exceptions of Python and torch that a wrong or unsuitable factory raises: the user's mistake, not ours."""
 
 
-class Custom(Settings):
-    """Your own network: `factory = "module:function"`, called with (image_shape, classes).
+class Custom(Architecture):
+    """Your own network: `factory = "module:function"`, called with (input_shape, outputs).
 
-    The module is looked for where Python finds modules, then in the current folder; it is run, so use a
-    scenario file of somebody else's with the care that its code deserves. `image_shape` is (channels,
-    height, width), and the factory returns an `nn.Module` from (n, *image_shape) to (n, classes) logits.
+    Python looks for the module on its path, then in the current folder. Its code is run, so be careful with
+    scenario files that you did not write. The factory returns an `nn.Module` from (n, *input_shape) to (n,
+    outputs). For images that is from (n, channels, height, width) to (n, classes) logits.
 
-    A federation exchanges parameters and nothing else, and every engine has to get the same update. So a
-    network is refused that carries other state from batch to batch (batch normalisation) or that draws
-    random numbers (dropout).
+    A federation exchanges parameters only, and every engine has to compute the same update. So a network is
+    refused if it keeps other state (batch normalisation) or draws random numbers (dropout).
     """
+
+    needs: ClassVar[str] = "any inputs"
 
     name: Literal["custom"] = "custom"
     factory: str
@@ -57,12 +59,17 @@ class Custom(Settings):
             raise PydanticCustomError("factory", "expected module:function, such as my_networks:tiny")
         return factory
 
-    def build(self, image_shape: tuple[int, int, int], classes: int) -> nn.Module:
-        """What the factory returns, tried out on a batch of two grey images."""
-        with _one_line(f"model.factory: {self.factory} cannot be used on images of shape {image_shape}"):
-            return _tried_out(self._find()(image_shape, classes), image_shape, classes)
+    @classmethod
+    def takes(cls, inputs: Inputs) -> bool:
+        """Its factory is tried with any inputs."""
+        return True
 
-    def _find(self) -> Callable[[tuple[int, int, int], int], Any]:
+    def build(self, task: Task) -> nn.Module:
+        """The network that the factory returns, after a trial on a batch of two."""
+        with _one_line(f"model.factory: {self.factory} cannot be used on inputs of shape {task.input_shape}"):
+            return _tried_out(self._find()(task.input_shape, task.outputs), task)
+
+    def _find(self) -> Callable[[tuple[int, ...], int], Any]:
         module_name, _, attributes = self.factory.partition(":")
         found: Any = _import(module_name)
         for attribute in attributes.split("."):
@@ -71,12 +78,12 @@ class Custom(Settings):
             found = getattr(found, attribute)
         if not callable(found):
             raise UserError(f"model.factory: {self.factory} is not a function but {type(found).__name__}")
-        factory: Callable[[tuple[int, int, int], int], Any] = found
+        factory: Callable[[tuple[int, ...], int], Any] = found
         try:
             inspect.signature(factory).bind((3, 32, 32), 10)
         except TypeError as error:
             raise UserError(
-                f"model.factory: {self.factory} cannot be called with (image_shape, classes): {error}"
+                f"model.factory: {self.factory} cannot be called with (input_shape, outputs): {error}"
             ) from error
         return factory
 
@@ -84,8 +91,8 @@ class Custom(Settings):
 def _import(name: str) -> Any:
     folder = str(Path.cwd())
     if folder not in sys.path:
-        # For good: what the factory imports when it is called, and what worker processes import to unpack
-        # its network, is looked for in the same places. Last, so that a file there hides no package.
+        # For good: the factory may import more when it is called, and worker processes import its module
+        # when they unpack the network. Last on the path, so that a file there hides no package.
         sys.path.append(folder)
     try:
         return importlib.import_module(name)
@@ -101,14 +108,14 @@ def _import(name: str) -> Any:
 
 @contextmanager
 def _one_line(about: str) -> Iterator[None]:
-    """What torch and Python say about a network that does not fit, as a `UserError`."""
+    """Turns an exception about a network that does not fit into a `UserError`."""
     try:
         yield
     except _FACTORY_ERRORS as error:
         raise UserError(f"{about}: {type(error).__name__}: {' '.join(str(error).split())}") from error
 
 
-def _tried_out(module: Any, image_shape: tuple[int, int, int], classes: int) -> nn.Module:
+def _tried_out(module: Any, task: Task) -> nn.Module:
     """The module, if a federation can use it; a `ValueError` otherwise."""
     import torch
     from torch import nn
@@ -123,12 +130,15 @@ def _tried_out(module: Any, image_shape: tuple[int, int, int], classes: int) -> 
     before = [buffer.clone() for buffer in module.buffers()]
     module.train()
     with torch.no_grad():
-        # Grey images that differ a little: dropout shows in the outputs, whatever it drops.
-        images = torch.linspace(-0.5, 0.5, 2).reshape(2, 1, 1, 1).expand(2, *image_shape).contiguous()
-        first, second = module(images), module(images)
-    if not isinstance(first, torch.Tensor) or first.shape != (2, classes):
+        # Two constant inputs that differ a little: dropout shows in the outputs, whatever it drops.
+        constants = torch.arange(2) if task.inputs.integer else torch.linspace(-0.5, 0.5, 2)
+        batch = constants.reshape(2, *(1 for _ in task.input_shape)).expand(2, *task.input_shape).contiguous()
+        first, second = module(batch), module(batch)
+    if not isinstance(first, torch.Tensor) or first.shape != (2, *task.output_shape):
         got = tuple(first.shape) if isinstance(first, torch.Tensor) else type(first).__name__
-        raise ValueError(f"expected logits of shape (2, {classes}) for two images, got {got}")
+        raise ValueError(
+            f"expected outputs of shape {(2, *task.output_shape)} for two {task.noun}, got {got}"
+        )
     if any(not torch.equal(old, new) for old, new in zip(before, module.buffers(), strict=True)):
         raise ValueError(
             "it keeps state beside its parameters (batch normalisation?): use group normalisation"

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from fedsim.core.settings import Settings
+from fedsim.models.architecture import Architecture
+from fedsim.tasks.task import Inputs, Task
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-class Mlp(Settings):
+class Mlp(Architecture):
     """Two linear layers with a ReLU or a sigmoid between them."""
+
+    needs: ClassVar[str] = "inputs that are numbers"
 
     name: Literal["mlp"] = "mlp"
     hidden: PositiveInt = 128
     activation: Literal["relu", "sigmoid"] = "relu"
 
-    def build(self, image_shape: tuple[int, int, int], classes: int) -> nn.Module:
-        """A freshly initialised network that maps (n, *image_shape) to (n, classes) logits."""
+    @classmethod
+    def takes(cls, inputs: Inputs) -> bool:
+        """Numbers of any shape."""
+        return not inputs.integer
+
+    def build(self, task: Task) -> nn.Module:
+        """A freshly initialised network, which flattens its inputs first."""
         from torch import nn
 
         between = nn.ReLU() if self.activation == "relu" else nn.Sigmoid()
-        inputs = math.prod(image_shape)
         return nn.Sequential(
-            nn.Flatten(), nn.Linear(inputs, self.hidden), between, nn.Linear(self.hidden, classes)
+            nn.Flatten(),
+            nn.Linear(math.prod(task.input_shape), self.hidden),
+            between,
+            nn.Linear(self.hidden, task.outputs),
         )

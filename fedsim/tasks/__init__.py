@@ -1,1 +1,1 @@
-"""What a network is trained for: how examples become inputs, the loss, and the figure of merit."""
+"""Tasks: what a network is trained for. A task turns stored examples into inputs and says loss and metric."""

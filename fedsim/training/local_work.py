@@ -1,4 +1,4 @@
-"""What a server asks of every client: FedAvg's local work."""
+"""FedAvg's local work, as the server asks it of every client."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class LocalWork(Settings):
     """The paper's D, b, e, learning rate, m and f. Public: the server writes this recipe itself."""
 
     dataset_size: PositiveInt = 32
-    """Images that a client owns; the mean where `data.partition.size_spread` is set."""
+    """Examples that a client owns; the mean if `data.partition.size_spread` is set."""
     batch_size: PositiveInt = 16
     local_epochs: PositiveInt = 1
     lr: PositiveFloat = 0.01
     momentum: Annotated[NonNegativeFloat, Field(lt=1)] = 0.0
     """Starts from zero in every round: a device keeps no optimiser state between rounds."""
     data_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """The part of its images that a client draws afresh, without replacement, in every round."""
+    """The part of its examples that a client draws afresh, without replacement, in every round."""
 
     @property
-    def images_per_round(self) -> int:
-        """Images that a client of the usual size trains on in one round."""
+    def examples_per_round(self) -> int:
+        """Examples that a client of the usual size trains on in one round."""
         return max(1, round(self.data_fraction * self.dataset_size))
 
     @property
     def batches_per_epoch(self) -> int:
-        """Steps of one pass over those images; the last batch may be smaller."""
-        return -(-self.images_per_round // self.batch_size)
+        """Steps of one pass over those examples; the last batch may be smaller."""
+        return -(-self.examples_per_round // self.batch_size)

@@ -13,9 +13,9 @@ class Spool:
     """Updates of one model `start`, by client, round and number of local epochs, in a folder of their own.
 
     On its way through 64 epochs a client passes through 1, 2, 4, …: with the same seed it goes through its
-    images in the same order, whatever comes after. So trainings that differ in `local_epochs` alone share the
-    longest of them. What is not here, because it was never computed or started from another model, has to be
-    computed as ever. A file has participations × dim × 4 bytes.
+    examples in the same order, whatever comes after. So trainings that differ in `local_epochs` alone share
+    the longest of them. An update that is not here was never computed, or started from another model; it has
+    to be computed. A file has participations × dim × 4 bytes.
     """
 
     def __init__(self, folder: Path, epochs: Sequence[int]) -> None:

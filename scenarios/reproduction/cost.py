@@ -16,7 +16,6 @@ import numpy as np
 
 from fedsim.core.progress import Progress, silent
 from fedsim.core.seeds import Stage, stream
-from fedsim.data import ImageData
 from fedsim.federation import ClientSettings
 from fedsim.models import Model
 from scenarios.planted import Planted
@@ -32,8 +31,6 @@ GROWTH = 0.7
 """Exponent of the size by which a problem takes longer: large products are quicker per entry."""
 NOTHING = 0.1
 """Seconds for a problem that is seen to be out of reach."""
-IMAGE_SIDE, CLASSES = 32, 10
-"""What steps are timed with, whatever the data: CIFAR-10's, which most of the paper's clients have."""
 TIMED_CLIENTS, TIMED_STEPS = 10, 4
 
 
@@ -42,38 +39,40 @@ class Step:
     """What the time of a local step depends on."""
 
     model: Model
-    images: int
+    batch_size: int
     momentum: bool
 
     @classmethod
     def of(cls, scenario: Scenario) -> Step:
         """The steps that clients of a scenario take."""
         clients = scenario.clients
-        images = min(clients.batch_size, clients.images_per_round)
-        return cls(scenario.model, images, clients.momentum > 0)
+        batch_size = min(clients.batch_size, clients.examples_per_round)
+        return cls(scenario.model, batch_size, clients.momentum > 0)
 
     def cpu_seconds(self) -> float:
-        """Time some, as training does it: a round in which all clients are invited."""
+        """Time a round in which all clients are invited, on noise in the form of CIFAR-10.
+
+        Most of the paper's clients have CIFAR-10; other data are timed alike.
+        """
+        from fedsim.data.images.noise import noise_images
         from fedsim.devices.trainer import Trainer
         from fedsim.training.local_training import FlatModel, initial_model
 
-        own = self.images * TIMED_STEPS
+        own = self.batch_size * TIMED_STEPS
         rng = np.random.default_rng(0)
-        pixels = rng.integers(0, 256, (TIMED_CLIENTS * own, IMAGE_SIDE, IMAGE_SIDE, 3), dtype=np.uint8)
-        labels = rng.integers(0, CLASSES, len(pixels))
+        data = noise_images(TIMED_CLIENTS * own, rng)
         settings = ClientSettings(
             dataset_size=own,
-            batch_size=self.images,
+            batch_size=self.batch_size,
             local_epochs=1,
             lr=0.01,
             momentum=0.9 if self.momentum else 0.0,
         )
-        data = ImageData(pixels, labels, pixels[:1], labels[:1], tuple(map(str, range(CLASSES))))
-        start = FlatModel(initial_model(self.model, data.image_shape, CLASSES, rng)).read()
+        start = FlatModel(initial_model(self.model, data.task, rng)).read()
         everyone = range(TIMED_CLIENTS)
         with Trainer(
             data=data,
-            owned=np.split(np.arange(len(pixels)), TIMED_CLIENTS),
+            owned=np.split(np.arange(len(data.train)), TIMED_CLIENTS),
             model=self.model,
             settings=settings,
             seed=0,
@@ -146,8 +145,8 @@ def _effort(point: Point) -> tuple[float, float]:
     settings = point.settings
     if isinstance(settings, Planted):
         return 0.0, _size(settings.clients, settings.rounds)
-    images = local_steps(settings) * Step.of(settings).images
-    return images, _size(settings.federation.clients, settings.federation.rounds)
+    examples = local_steps(settings) * Step.of(settings).batch_size
+    return examples, _size(settings.federation.clients, settings.federation.rounds)
 
 
 def local_steps(scenario: Scenario) -> float:

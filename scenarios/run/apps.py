@@ -43,7 +43,7 @@ def client_app(world: World, trainer: Trainer) -> ClientApp:
 class PortableClientApp(ClientApp):
     """The same app, as light as the text of its scenario: it builds its world where it first runs.
 
-    For engines that send the app to other processes, which a world full of images is too heavy for.
+    For engines that send the app to other processes, which a world full of data is too heavy for.
     """
 
     def __init__(self, scenario: str) -> None:

@@ -106,7 +106,7 @@ def attack_run(
 ) -> Result:
     """Attack the transcript of a run, score what comes out against the truth, and write it all down.
 
-    Disaggregation needs nothing but the run's files. Inference needs the scenario's `world`, whose images
+    Disaggregation needs nothing but the run's files. Inference needs the scenario's `world`, whose examples
     the guesses are compared with, the data of the training; it is made anew if it is not given.
     """
     if world is None and scenario.attack.inference:

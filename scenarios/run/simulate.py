@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
@@ -18,7 +17,7 @@ from fedsim.records import Transcript, TranscriptWriter
 from fedsim.server.hooks import DivergedError, ReportProgress, RoundHook, StopAtDivergence
 from fedsim.server.loop import RoundLoop
 from fedsim.server.resuming import NotResumableError, resumable
-from fedsim.training.local_training import accuracy, as_input
+from fedsim.training.local_training import evaluate
 from fedsim.trusted.checkpoint import Checkpoint, SaveCheckpoints
 from fedsim.trusted.diary import read_diaries
 from fedsim.trusted.truth import TruthRecorder
@@ -145,5 +144,6 @@ def diverged(directory: RunDirectory, round_index: int) -> RunFailedError:
 
 
 def _test_accuracy(world: World) -> float:
-    images, labels = as_input(world.data.test_images), torch.from_numpy(world.data.test_labels)
-    return accuracy(world.model.module.eval(), images, labels)
+    task, test = world.data.task, world.data.test
+    inputs, targets = task.as_inputs(test.inputs), task.as_targets(test.targets)
+    return evaluate(task, world.model.module.eval(), inputs, targets)

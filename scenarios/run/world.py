@@ -1,4 +1,4 @@
-"""A scenario made real: its images, who owns them, who is invited when, and the first model."""
+"""A scenario prepared to run: its examples, their owners, the schedule and the first model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attacks.inference.knowledge import Auxiliary, Knowledge
 from fedsim.core.errors import UserError
 from fedsim.core.seeds import Stage, stream
-from fedsim.data import DataSource, ImageData, Owned
+from fedsim.data import Dataset, DataSource, Owned
 from fedsim.training.local_training import FlatModel, initial_model
 from fedsim.training.local_work import LocalWork
 from scenarios.run.scenario import Scenario
@@ -19,16 +19,16 @@ from scenarios.run.scenario import Scenario
 
 @dataclass(frozen=True)
 class World:
-    """What the apps of a federation are built from; every mistake that data can reveal shows up here.
+    """Everything that the apps of a federation are built from.
 
-    `owned` and `schedule` (rounds, clients) say whose images are whose and who is invited when; `model`
-    starts with the parameters of round 0, which `start` keeps. `knowledge` is what the server knows beside
-    its view. The same scenario gives the same world in every process, and
-    making one writes nothing.
+    `owned` holds the positions of each client's training examples, `schedule` (rounds, clients) the invited
+    clients of each round. `model` starts with the parameters of round 0, and `start` keeps them. `knowledge`
+    is what the server knows beside its view. Preparing a world finds every mistake that only the data can
+    reveal. The same scenario gives the same world in every process, and preparing it writes nothing.
     """
 
     scenario: Scenario
-    data: ImageData
+    data: Dataset
     owned: Owned
     schedule: NDArray[np.bool_]
     model: FlatModel
@@ -37,29 +37,24 @@ class World:
 
     @classmethod
     def prepare(cls, scenario: Scenario) -> World:
-        """Load the data, deal it out, draw the schedule and the first model."""
+        """Load the data, divide them among the clients, draw the schedule and the first model."""
         seed, federation = scenario.seed, scenario.federation
+        scenario.model.check(scenario.data.task_type)
         data = _loaded(scenario.data, seed)
         owned = scenario.data.partition.deal(
-            data.train_labels,
-            federation.clients,
-            scenario.clients.dataset_size,
-            stream(seed, Stage.PARTITION),
-            data.train_attributes,
+            data.train, federation.clients, scenario.clients.dataset_size, stream(seed, Stage.PARTITION)
         )
         schedule = federation.participation.draw(
             federation.rounds, federation.clients, stream(seed, Stage.SCHEDULE)
         )
         federation.aggregation.check_cohort(int(schedule.sum(axis=1).max()))
-        model = FlatModel(
-            initial_model(scenario.model, data.image_shape, len(data.class_names), stream(seed, Stage.MODEL))
-        )
+        model = FlatModel(initial_model(scenario.model, data.task, stream(seed, Stage.MODEL)))
         world = cls(scenario, data, owned, schedule, model, model.read(), server_knowledge(scenario, data))
         world.check_inference()
         return world
 
     def check_inference(self) -> None:
-        """A `UserError` about an inference attack that this world has nothing for."""
+        """A `UserError` about an inference attack that cannot work on this data, model or recipe."""
         from scenarios.run.inference.judges import JUDGES
 
         for attack in self.scenario.attack.inference:
@@ -72,28 +67,24 @@ class World:
                 )
 
 
-def server_knowledge(scenario: Scenario, data: ImageData) -> Knowledge:
-    """What the scenario makes public or grants: the recipe of training, and images nobody trains on."""
-    wanted, there = scenario.attack.auxiliary_images, len(data.test_labels)
+def server_knowledge(scenario: Scenario, data: Dataset) -> Knowledge:
+    """What the scenario makes public or grants: the training recipe, and examples that nobody trains on."""
+    wanted, there = scenario.attack.auxiliary_images, len(data.test)
     if wanted > there:
         raise UserError(
-            f"attack.auxiliary_images is {wanted}: the part that nobody trains on holds {there} images"
+            f"attack.auxiliary_images is {wanted}: "
+            f"the part that nobody trains on holds {there} {data.task.noun}"
         )
-    granted = np.sort(stream(scenario.seed, Stage.AUXILIARY).permutation(there)[:wanted])
+    auxiliary = data.test[np.sort(stream(scenario.seed, Stage.AUXILIARY).permutation(there)[:wanted])]
     return Knowledge(
         model=scenario.model,
-        image_shape=data.image_shape,
-        class_names=data.class_names,
+        task=data.task,
         work=LocalWork.model_validate(scenario.clients.model_dump(include=set(LocalWork.model_fields))),
-        auxiliary=Auxiliary(
-            data.test_images[granted],
-            data.test_labels[granted],
-            {name: has[granted] for name, has in data.test_attributes.items()},
-        ),
+        auxiliary=Auxiliary(auxiliary.inputs, auxiliary.targets, auxiliary.attributes),
     )
 
 
 @lru_cache(maxsize=1)
-def _loaded(source: DataSource, seed: int) -> ImageData:
-    """The images, kept for the next world: the points of a sweep mostly share them."""
+def _loaded(source: DataSource, seed: int) -> Dataset:
+    """The data set, kept for the next world: the points of a sweep mostly share it."""
     return source.load(seed)

@@ -6,6 +6,8 @@ import pickle
 import numpy as np
 from PIL import Image
 
+from fedsim.tasks.classification import Classification
+
 ATTRIBUTES = ("Asian", "Smiling", "Wearing Hat")
 PEOPLE = {"Ada_Alpha": 3, "Bo_Beta": 1, "Cy_van_Gamma": 2, "Di_Delta": 4, "Ed_Epsilon": 2}
 
@@ -101,3 +103,9 @@ def torchvision_cifar10(root, data_set, monkeypatch):
     monkeypatch.setattr(data_set, "test_list", batches[2:])
     monkeypatch.setattr(data_set, "meta", {"filename": name, "key": "label_names", "md5": md5})
     return root
+
+
+def class_names(data):
+    """The names of the classes of a data set for classification."""
+    assert isinstance(data.task, Classification)
+    return data.task.class_names

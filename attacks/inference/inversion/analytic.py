@@ -44,7 +44,8 @@ class Analytic(Inversion):
 
     def check(self, knowledge: Knowledge) -> None:
         """The network has to begin with a fully connected layer that has a bias."""
-        pixels = math.prod(knowledge.image_shape)
+        super().check(knowledge)
+        pixels = math.prod(knowledge.task.input_shape)
         first = knowledge.layer_shapes[:2]
         if len(first) < 2 or first[0][1:] != (pixels,) or first[1] != first[0][:1]:
             raise UserError(
@@ -61,23 +62,23 @@ class Analytic(Inversion):
         mixtures = np.concatenate((weight, bias[:, None]), axis=1)
         # Noise is a mixture of others' images. Edges are more alike in size than pixels are, and the weakest
         # of the client's images stand out from it; the bias is for an image that has no edges.
-        edges = np.concatenate((_edges(mixtures, knowledge.image_shape), bias[:, None]), axis=1)
+        edges = np.concatenate((_edges(mixtures, knowledge.task.input_shape), bias[:, None]), axis=1)
         U, size, _ = np.linalg.svd(edges, full_matrices=False)
         rank = min(wanted, int((size > _RANK * size[0]).sum()))
         U, basis = U[:, :rank], U[:, :rank].T @ mixtures
-        inputs = np.zeros((wanted, *knowledge.image_shape), dtype=np.float32)
+        inputs = np.zeros((wanted, *knowledge.task.input_shape), dtype=np.float32)
         steps = 0
         if rank == 1:
-            inputs[0] = np.clip(_images(basis), -1, 1).reshape(knowledge.image_shape)
+            inputs[0] = np.clip(_images(basis), -1, 1).reshape(knowledge.task.input_shape)
         elif rank:
-            unmixing, steps = self._independent(basis, knowledge.image_shape, rng)
+            unmixing, steps = self._independent(basis, knowledge.task.input_shape, rng)
             # Images stay within the range of inputs, mixtures leave it: that tells which way is better.
             images = min((_images(way @ basis) for way in (unmixing, _sparse(U, unmixing))), key=_excess)
-            inputs[:rank] = np.clip(images, -1, 1).reshape(rank, *knowledge.image_shape)
+            inputs[:rank] = np.clip(images, -1, 1).reshape(rank, *knowledge.task.input_shape)
         return inputs, steps
 
     def _independent(
-        self, basis: Rows, image_shape: tuple[int, int, int], rng: np.random.Generator
+        self, basis: Rows, image_shape: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[Rows, int]:
         """(rank, rank) the combinations of the basis whose edges are independent; and the steps it took."""
         from sklearn.decomposition import FastICA
@@ -123,7 +124,7 @@ def _sparse(U: Rows, unmixing: Rows) -> Rows:
     return np.asarray(np.linalg.pinv(result))
 
 
-def _edges(rows: Rows, image_shape: tuple[int, int, int]) -> Rows:
+def _edges(rows: Rows, image_shape: tuple[int, ...]) -> Rows:
     """(n, edges) differences of neighbouring pixels, down and across, of rows [pixels | bias]."""
     planes = rows[:, :-1].reshape(len(rows), *image_shape)
     return np.concatenate([np.diff(planes, axis=axis).reshape(len(rows), -1) for axis in (2, 3)], axis=1)

@@ -34,11 +34,12 @@ class Dlg(Inversion):
 
     def check(self, knowledge: Knowledge) -> None:
         """A client's update has to be one step along its full gradient."""
+        super().check(knowledge)
         work = knowledge.work
         if work.local_epochs * work.batches_per_epoch > 1:
             raise UserError(
                 f"attack.inference: dlg needs full gradients: expected clients.local_epochs = 1 and "
-                f"clients.batch_size of at least {work.images_per_round}, got {work.local_epochs} and "
+                f"clients.batch_size of at least {work.examples_per_round}, got {work.local_epochs} and "
                 f"{work.batch_size}"
             )
 
@@ -101,13 +102,13 @@ class _Objective:
             torch.from_numpy(u.astype(np.float64)) for u in knowledge.layers(evidence.updates[row])
         ]
         self._length = sum(float((u**2).sum()) for u in self._target)
-        self.images = evidence.clients * knowledge.work.images_per_round
-        self._pixels = self.images * int(np.prod(knowledge.image_shape))
-        self.size = self._pixels + self.images * knowledge.classes
+        self.images = evidence.clients * knowledge.work.examples_per_round
+        self._pixels = self.images * int(np.prod(knowledge.task.input_shape))
+        self.size = self._pixels + self.images * knowledge.task.outputs
 
     def inputs(self, point: NDArray[np.float64]) -> NDArray[np.float32]:
         """The images among the variables."""
-        images = point[: self._pixels].reshape(self.images, *self._knowledge.image_shape)
+        images = point[: self._pixels].reshape(self.images, *self._knowledge.task.input_shape)
         return images.astype(np.float32)
 
     def __call__(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -117,8 +118,8 @@ class _Objective:
 
         knowledge = self._knowledge
         variables = torch.from_numpy(point.copy()).requires_grad_()
-        images = variables[: self._pixels].reshape(self.images, *knowledge.image_shape)
-        labels = variables[self._pixels :].reshape(self.images, knowledge.classes).softmax(dim=1)
+        images = variables[: self._pixels].reshape(self.images, *knowledge.task.input_shape)
+        labels = variables[self._pixels :].reshape(self.images, knowledge.task.outputs).softmax(dim=1)
         update = simulated_update(
             knowledge.module,
             self._start,

@@ -53,6 +53,7 @@ class Geiping(Inversion):
 
     def check(self, knowledge: Knowledge) -> None:
         """Labels that are not known have to be inferred."""
+        super().check(knowledge)
         if self.labels == "inferred":
             LabelInference().check(knowledge)
 
@@ -63,7 +64,7 @@ class Geiping(Inversion):
         count = evidence.clients * knowledge.work.dataset_size
         count = min(count, self.images or count)
         labels = self._labels(evidence, row, knowledge, count)
-        best, smallest = np.zeros((count, *knowledge.image_shape), dtype=np.float32), np.inf
+        best, smallest = np.zeros((count, *knowledge.task.input_shape), dtype=np.float32), np.inf
         for attempt in range(self.restarts):
             look = share_of(watch, attempt, self.restarts)
             begin = rng.normal(0, 0.03, best.shape).astype(np.float32)
@@ -78,7 +79,7 @@ class Geiping(Inversion):
             shares = label_shares(evidence.updates[row], evidence.starts[row], knowledge)
         else:
             shares = evidence.label_shares[row]
-        return np.repeat(np.arange(knowledge.classes), apportioned(shares, count))
+        return np.repeat(np.arange(knowledge.task.outputs), apportioned(shares, count))
 
     def _match(
         self,
@@ -160,6 +161,6 @@ def _batches(count: int, work: LocalWork, rng: np.random.Generator) -> list[torc
     """Positions for every step of all epochs, each epoch in an order of its own."""
     import torch
 
-    size = work.batch_size if count == work.images_per_round else -(-count // work.batches_per_epoch)
+    size = work.batch_size if count == work.examples_per_round else -(-count // work.batches_per_epoch)
     orders = [torch.from_numpy(rng.permutation(count)) for _ in range(work.local_epochs)]
     return [batch for order in orders for batch in torch.split(order, size)]

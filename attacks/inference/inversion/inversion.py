@@ -12,12 +12,15 @@ from pydantic import PositiveInt
 from attacks.inference.attack import Guesses, InferenceAttack, Kind, Watch, unwatched
 from attacks.inference.evidence import Evidence
 from attacks.inference.knowledge import Knowledge
+from fedsim.tasks.images import ImageClassification
+from fedsim.tasks.task import Task
 
 
 class Inversion(InferenceAttack):
     """Guesses the images behind every row of the evidence, one row at a time."""
 
     kind: ClassVar[Kind] = "inversion"
+    needs: ClassVar[type[Task]] = ImageClassification
 
     targets: PositiveInt | None = 1
 
@@ -38,21 +41,21 @@ class Inversion(InferenceAttack):
     def invert(
         self, evidence: Evidence, row: int, knowledge: Knowledge, *, rng: np.random.Generator, watch: Watch
     ) -> tuple[NDArray[np.float32], int]:
-        """The network's inputs, (images, *image_shape), behind one row, and the iterations it took.
+        """The network's inputs, (images, *input_shape), behind one row, and the iterations it took.
 
         The number of images does not depend on the row.
         """
 
 
 def as_pixels(inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Undo `local_training.as_input`: network inputs back to pixels, (n, height, width, 3) in [0, 1]."""
+    """Undo `ImageClassification.as_inputs`: inputs back to pixels, (n, height, width, 3) in [0, 1]."""
     return np.clip((inputs.transpose(0, 2, 3, 1) + 1) / 2, 0, 1).astype(np.float32)
 
 
 def share_of(watch: Watch, part: int, parts: int) -> Watch:
     """A watch for one of several equal parts of the work that `watch` is told about."""
 
-    def watch_part(done: int, total: int, images: NDArray[np.float32] | None = None) -> None:
-        watch(part * total + done, parts * total, images)
+    def watch_part(done: int, total: int, preview: NDArray[np.float32] | None = None) -> None:
+        watch(part * total + done, parts * total, preview)
 
     return watch_part

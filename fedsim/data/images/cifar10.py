@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from fedsim.data.archive import as_labels, one_line_about, read_arrays
-from fedsim.data.images.image_data import ImageData
+from fedsim.data.dataset import Dataset, Examples
+from fedsim.data.images.labelled import labelled_images
 from fedsim.data.images.torchvision_folder import read_torchvision
 from fedsim.data.partition import Iid, Partition
 from fedsim.data.source import Source
+from fedsim.tasks.images import ImageClassification
 
 if TYPE_CHECKING:
     from fedsim.data.fetch import Fetching
@@ -26,13 +28,14 @@ class Cifar10(Source):
     folder that holds one as `cifar10.npz`, or that holds `cifar-10-batches-py/` as torchvision leaves it.
     """
 
+    task_type: ClassVar = ImageClassification
     copies: ClassVar = ("cifar10.npz", "cifar-10-batches-py")
 
     name: Literal["cifar10"] = "cifar10"
     path: Annotated[Path, Field(strict=False)]
     partition: Partition = Iid()
 
-    def load(self, seed: int) -> ImageData:
+    def load(self, seed: int) -> Dataset:
         """The images of the local copy; the seed plays no part."""
         copy = self.copy_in(self.path)
         if copy.suffix == ".npz":
@@ -57,23 +60,21 @@ class Cifar10(Source):
             f"or x_train, y_train, x_test, y_test as {fetching.into / 'cifar10.npz'}",
         )
 
-    def compare(self, data: ImageData) -> str:
+    def compare(self, data: Dataset) -> str:
         """By the SHA-1 of every batch of the release."""
         from fedsim.data.images.cifar10_release import compare_with_release
 
         return compare_with_release(data)
 
 
-def _from_npz(path: Path) -> ImageData:
+def _from_npz(path: Path) -> Dataset:
     file = read_arrays(path, needed=("x_train", "y_train", "x_test", "y_test"))
     with one_line_about(path):
-        data = ImageData(
-            file["x_train"],
-            as_labels(file["y_train"]),
-            file["x_test"],
-            as_labels(file["y_test"]),
+        data = labelled_images(
             CLASS_NAMES,
+            Examples(file["x_train"], as_labels(file["y_train"])),
+            Examples(file["x_test"], as_labels(file["y_test"])),
         )
-        if data.image_shape != (3, 32, 32):
-            raise ValueError(f"expected images of 32×32 pixels, got {data.train_images.shape[1:]}")
+        if data.task.input_shape != (3, 32, 32):
+            raise ValueError(f"expected images of 32×32 pixels, got {data.train.inputs.shape[1:]}")
         return data

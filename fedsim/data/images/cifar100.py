@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from fedsim.data.archive import as_labels, one_line_about, read_arrays
-from fedsim.data.images.image_data import ImageData
+from fedsim.data.dataset import Dataset, Examples
+from fedsim.data.images.labelled import labelled_images
 from fedsim.data.images.torchvision_folder import read_torchvision
 from fedsim.data.partition import Iid, Partition
 from fedsim.data.source import Source
 from fedsim.data.split import TestFraction, held_out
+from fedsim.tasks.images import ImageClassification
 
 if TYPE_CHECKING:
     from fedsim.data.fetch import Fetching
@@ -28,6 +32,7 @@ class Cifar100(Source):
     aside; with a test part that setting plays no part.
     """
 
+    task_type: ClassVar = ImageClassification
     copies: ClassVar = ("cifar100.npz", "cifar-100-python")
 
     name: Literal["cifar100"] = "cifar100"
@@ -35,7 +40,7 @@ class Cifar100(Source):
     test_fraction: TestFraction = 0.2
     partition: Partition = Iid()
 
-    def load(self, seed: int) -> ImageData:
+    def load(self, seed: int) -> Dataset:
         """The images of the local copy; the seed matters only to a copy without a test part."""
         copy = self.copy_in(self.path)
         if copy.suffix == ".npz":
@@ -59,31 +64,33 @@ class Cifar100(Source):
             f"or x_train, y_train, class_names (and x_test, y_test) as {fetching.into / 'cifar100.npz'}",
         )
 
-    def compare(self, data: ImageData) -> str:
+    def compare(self, data: Dataset) -> str:
         """torchvision's folder is loaded only if its files have the MD5 of the release."""
         if self.copy_in(self.path).suffix != ".npz":
             return "identical (MD5 of its files)"
-        return f"{len(data.train_labels)} + {len(data.test_labels)} images, of 50000 + 10000 in the release"
+        return f"{len(data.train)} + {len(data.test)} images, of 50000 + 10000 in the release"
 
-    def _from_npz(self, path: Path, seed: int) -> ImageData:
+    def _from_npz(self, path: Path, seed: int) -> Dataset:
         file = read_arrays(path, needed=("x_train", "y_train", "class_names"), optional=("x_test", "y_test"))
         with one_line_about(path):
             if ("x_test" in file) != ("y_test" in file):
                 raise ValueError("expected both x_test and y_test, or neither")
-            x, y, names = (
-                file["x_train"],
-                as_labels(file["y_train"]),
-                tuple(map(str, file["class_names"])),
-            )
+            train, names = _part(file, "train"), tuple(map(str, file["class_names"]))
             if "x_test" in file:
-                data = ImageData(x, y, file["x_test"], as_labels(file["y_test"]), names)
+                data = labelled_images(names, train, _part(file, "test"))
             else:
-                if y.shape != x.shape[:1]:
-                    raise ValueError(f"y_train: {y.shape} for x_train {x.shape}")
-                test = held_out(np.arange(len(y)), self.test_fraction, seed)
-                data = ImageData(x[~test], y[~test], x[test], y[test], names)
-            if data.image_shape != (3, 32, 32) or len(names) != 100:
+                test = held_out(np.arange(len(train)), self.test_fraction, seed)
+                data = labelled_images(names, train[~test], train[test])
+            if data.task.input_shape != (3, 32, 32) or len(names) != 100:
                 raise ValueError(
-                    f"expected 32×32 pixels in 100 classes, got {data.train_images.shape[1:]} in {len(names)}"
+                    f"expected 32×32 pixels in 100 classes, got {data.train.inputs.shape[1:]} in {len(names)}"
                 )
             return data
+
+
+def _part(file: Mapping[str, NDArray[Any]], part: str) -> Examples:
+    """The training or the test part of an `.npz` file."""
+    x, y = file[f"x_{part}"], as_labels(file[f"y_{part}"])
+    if y.shape != x.shape[:1]:
+        raise ValueError(f"y_{part}: {y.shape} for x_{part} {x.shape}")
+    return Examples(x, y)

@@ -7,9 +7,9 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.data.images.image_data import ImageData
+from fedsim.data.dataset import Dataset, Examples
 
-BATCH = 10_000
+BATCH_IMAGES = 10_000
 """Images per batch of the release: five batches of training images and one of test images."""
 
 TRAIN_SHA1 = (
@@ -31,20 +31,19 @@ def batch_sha1(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> str:
     ).hexdigest()
 
 
-def compare_with_release(data: ImageData) -> str:
+def compare_with_release(data: Dataset) -> str:
     """What a person should know about a copy, in a line."""
-    train, test = len(data.train_labels), len(data.test_labels)
-    whole_train, whole_test = BATCH * len(TRAIN_SHA1), BATCH * len(TEST_SHA1)
+    train, test = len(data.train), len(data.test)
+    whole_train, whole_test = BATCH_IMAGES * len(TRAIN_SHA1), BATCH_IMAGES * len(TEST_SHA1)
     if (train, test) != (whole_train, whole_test):
         return f"a part of it: {train} of {whole_train} training and {test} of {whole_test} test images"
-    found = _sha1s(data.train_images, data.train_labels) + _sha1s(data.test_images, data.test_labels)
+    found = _sha1s(data.train) + _sha1s(data.test)
     if found == TRAIN_SHA1 + TEST_SHA1:
         return "identical (SHA-1 of all six batches)"
     return "not identical: other images, or another order"
 
 
-def _sha1s(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> tuple[str, ...]:
-    return tuple(
-        batch_sha1(images[start : start + BATCH], labels[start : start + BATCH])
-        for start in range(0, len(labels), BATCH)
-    )
+def _sha1s(part: Examples) -> tuple[str, ...]:
+    starts = range(0, len(part), BATCH_IMAGES)
+    batches = [slice(start, start + BATCH_IMAGES) for start in starts]
+    return tuple(batch_sha1(part.inputs[batch], part.targets[batch]) for batch in batches)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from PIL import Image, ImageOps
 from pydantic import Field, PositiveInt
 
 from fedsim.core.errors import UserError
-from fedsim.data.images.image_data import ImageData
+from fedsim.data.dataset import Dataset, Examples
+from fedsim.data.images.labelled import labelled_images
 from fedsim.data.images.pictures import read_pictures
 from fedsim.data.partition import Iid, Partition
 from fedsim.data.source import Source
 from fedsim.data.split import TestFraction, held_out
+from fedsim.tasks.images import ImageClassification
 
 if TYPE_CHECKING:
     from fedsim.data.fetch import Fetching
@@ -29,20 +31,22 @@ class Folder(Source):
     resized to `size` × `size` pixels. The seed sets `test_fraction` of the pictures aside.
     """
 
+    task_type: ClassVar = ImageClassification
+
     name: Literal["folder"] = "folder"
     path: Annotated[Path, Field(strict=False)]
     size: PositiveInt = 32
     test_fraction: TestFraction = 0.2
     partition: Partition = Iid()
 
-    def load(self, seed: int) -> ImageData:
+    def load(self, seed: int) -> Dataset:
         """The pictures of all classes; which of them are for testing depends on the seed."""
         classes = self._classes()
         files = [file for class_files in classes.values() for file in class_files]
         labels = np.repeat(np.arange(len(classes)), [len(class_files) for class_files in classes.values()])
-        images = read_pictures(files, self.size, self.size, self._fit)
+        everything = Examples(read_pictures(files, self.size, self.size, self._fit), labels)
         test = held_out(np.arange(len(files)), self.test_fraction, seed)
-        return ImageData(images[~test], labels[~test], images[test], labels[test], tuple(classes))
+        return labelled_images(tuple(classes), everything[~test], everything[test])
 
     @classmethod
     def get(cls, fetching: Fetching) -> None:

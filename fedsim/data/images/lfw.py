@@ -13,11 +13,13 @@ from pydantic import Field
 
 from fedsim.core.errors import UserError
 from fedsim.data.archive import one_line_about, read_arrays
-from fedsim.data.images.image_data import Attributes, ImageData
+from fedsim.data.dataset import Attributes, Dataset, Examples
+from fedsim.data.images.labelled import labelled_images
 from fedsim.data.images.pictures import read_pictures
 from fedsim.data.partition import Iid, Partition
 from fedsim.data.source import Source
 from fedsim.data.split import TestFraction, held_out
+from fedsim.tasks.images import ImageClassification
 
 if TYPE_CHECKING:
     from fedsim.data.fetch import Fetching
@@ -38,6 +40,7 @@ class Lfw(Source):
     about `test_fraction` of the images aside, and nobody is in both parts.
     """
 
+    task_type: ClassVar = ImageClassification
     copies: ClassVar = ("lfw.npz", "lfw_funneled")
 
     name: Literal["lfw"] = "lfw"
@@ -46,21 +49,13 @@ class Lfw(Source):
     test_fraction: TestFraction = 0.2
     partition: Partition = Iid()
 
-    def load(self, seed: int) -> ImageData:
+    def load(self, seed: int) -> Dataset:
         """The faces of the local copy; who is for testing depends on the seed."""
         copy = self.copy_in(self.path)
         faces = _from_npz(copy) if copy.suffix == ".npz" else _from_folder(copy.parent)
-        labels = self._labels(faces.attributes)
+        everything = Examples(faces.images, self._labels(faces.attributes), faces.attributes)
         test = held_out(faces.person, self.test_fraction, seed)
-        return ImageData(
-            faces.images[~test],
-            labels[~test],
-            faces.images[test],
-            labels[test],
-            (f"not {self.task}", self.task),
-            {name: has[~test] for name, has in faces.attributes.items()},
-            {name: has[test] for name, has in faces.attributes.items()},
-        )
+        return labelled_images((f"not {self.task}", self.task), everything[~test], everything[test])
 
     @classmethod
     def get(cls, fetching: Fetching) -> None:
@@ -71,11 +66,9 @@ class Lfw(Source):
             f"as {fetching.into / 'lfw.npz'}"
         )
 
-    def compare(self, data: ImageData) -> str:
+    def compare(self, data: Dataset) -> str:
         """By the number of faces: no checksums of the release are known."""
-        return (
-            f"{len(data.train_labels) + len(data.test_labels)} faces, of 13143 with attributes in the release"
-        )
+        return f"{len(data.train) + len(data.test)} faces, of 13143 with attributes in the release"
 
     def _labels(self, attributes: Attributes) -> NDArray[np.int64]:
         for name, has in attributes.items():

@@ -7,7 +7,7 @@ image, so that a small network has something to learn, and an inverted image som
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from pydantic import Field as Between
 from pydantic import PositiveInt
 
 from fedsim.core.seeds import Stage, stream
-from fedsim.data.images.image_data import ImageData
+from fedsim.data.dataset import Dataset, Examples
+from fedsim.data.images.labelled import labelled_images
 from fedsim.data.partition import Iid, Partition
 from fedsim.data.source import Source
+from fedsim.tasks.images import ImageClassification
 
 if TYPE_CHECKING:
     from fedsim.data.fetch import Fetching
@@ -31,6 +33,8 @@ _SIZE = 32
 class Synthetic(Source):
     """32×32 colour images generated from the scenario's seed; nothing to download."""
 
+    task_type: ClassVar = ImageClassification
+
     name: Literal["synthetic"] = "synthetic"
     train_images: PositiveInt = 4000
     test_images: PositiveInt = 1000
@@ -38,23 +42,21 @@ class Synthetic(Source):
     """The part of the images with a planted property, the attribute `warm`: a red filter."""
     partition: Partition = Iid()
 
-    def load(self, seed: int) -> ImageData:
+    def load(self, seed: int) -> Dataset:
         """The same images for the same seed; classes are equally likely."""
         train, test, plant = stream(seed, Stage.DATA).spawn(3)
         train_images, train_labels = _draw(self.train_images, train)
         test_images, test_labels = _draw(self.test_images, test)
         if not self.planted:
-            return ImageData(train_images, train_labels, test_images, test_labels, CLASS_NAMES)
+            return labelled_images(
+                CLASS_NAMES, Examples(train_images, train_labels), Examples(test_images, test_labels)
+            )
         warm = plant.random(self.train_images + self.test_images) < self.planted
         train_warm, test_warm = warm[: self.train_images], warm[self.train_images :]
-        return ImageData(
-            _warmed(train_images, train_warm),
-            train_labels,
-            _warmed(test_images, test_warm),
-            test_labels,
+        return labelled_images(
             CLASS_NAMES,
-            {"warm": train_warm},
-            {"warm": test_warm},
+            Examples(_warmed(train_images, train_warm), train_labels, {"warm": train_warm}),
+            Examples(_warmed(test_images, test_warm), test_labels, {"warm": test_warm}),
         )
 
     @classmethod

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fedsim.core.errors import UserError
-from fedsim.data.images.image_data import ImageData
+from fedsim.data.dataset import Dataset, Examples
+from fedsim.data.images.labelled import labelled_images
 
 
-def read_torchvision(data_set: Any, root: Path) -> ImageData:
+def read_torchvision(data_set: Any, root: Path) -> Dataset:
     """The images below `root`; `data_set` is torchvision's class, such as `CIFAR10`.
 
     A file that is missing or differs from the release (by its MD5) is a `UserError` that names it.
@@ -20,12 +21,9 @@ def read_torchvision(data_set: Any, root: Path) -> ImageData:
         train, test = data_set(root, train=True), data_set(root, train=False)
     except (RuntimeError, OSError) as error:
         raise UserError(f"data.path: {_wrong_file(data_set, root)}") from error
-    return ImageData(
-        train.data,
-        np.array(train.targets, dtype=np.int64),
-        test.data,
-        np.array(test.targets, dtype=np.int64),
+    return labelled_images(
         tuple(train.classes),
+        *(Examples(part.data, np.array(part.targets, dtype=np.int64)) for part in (train, test)),
     )
 
 

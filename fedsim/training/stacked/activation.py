@@ -2,58 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import torch
 
 
-class Activation(Protocol):
-    """A function of single entries that never decreases, so that pooling may come before it."""
+class Activation(ABC):
+    """A function of single entries that never decreases, so that max-pooling may come before it."""
 
+    @abstractmethod
     def apply_(self, x: torch.Tensor) -> torch.Tensor:
         """The values, in place of the arguments."""
 
-    def pull_back_(self, gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    @abstractmethod
+    def backward_(self, gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """The gradient in the arguments, in place of the gradient in the values."""
 
 
-class Unchanged:
+class Identity(Activation):
     """No activation."""
 
     def apply_(self, x: torch.Tensor) -> torch.Tensor:
         """The same."""
         return x
 
-    def pull_back_(self, gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def backward_(self, gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """The same."""
         return gradient
 
 
-class Relu:
+class Relu(Activation):
     """The positive part."""
 
     def apply_(self, x: torch.Tensor) -> torch.Tensor:
         """The values, in place of the arguments."""
         return x.relu_()
 
-    def pull_back_(self, gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """What belongs to positive values."""
+    def backward_(self, gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """The gradient where the value is positive, else 0."""
         return where_positive(values, gradient, out=gradient)
 
 
-class Sigmoid:
+class Sigmoid(Activation):
     """The logistic function."""
 
     def apply_(self, x: torch.Tensor) -> torch.Tensor:
         """The values, in place of the arguments."""
         return x.sigmoid_()
 
-    def pull_back_(self, gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """The derivative where the value is y is y (1 - y)."""
+    def backward_(self, gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """The derivative at a value y is y (1 - y)."""
         return gradient.mul_(values).mul_(1 - values)
 
 
 def where_positive(condition: torch.Tensor, x: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
-    """`x` where the condition is positive, else 0: many times as fast as a mask of booleans."""
+    """`x` where the condition is positive, else 0; many times as fast as a mask of booleans."""
     torch.ops.aten.threshold_backward.grad_input(x, condition, 0, grad_input=out)
     return out

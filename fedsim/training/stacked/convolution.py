@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 from fedsim.training.stacked.activation import Activation
-from fedsim.training.stacked.correlation import Kernels, Pooled, correlate, pull_back
+from fedsim.training.stacked.correlation import Kernels, Pooled, correlate, correlate_backward
+from fedsim.training.stacked.layer import Layer
 from fedsim.training.stacked.parameter import Parameter
 
 
-class Convolution:
+class Convolution(Layer):
     """A convolution, its activation and, if `pool` is 2 rather than 1, 2×2 pooling."""
 
     def __init__(
@@ -32,50 +33,50 @@ class Convolution:
         self._kernels = Kernels(weight.value.numpy(), biases.numpy())
         self._by_weight, self._by_bias = torch.empty_like(weight.value), torch.empty_like(biases)
         self._by = Kernels(self._by_weight.numpy(), self._by_bias.numpy())
-        self._rooms: dict[torch.Size, _Room] = {}
+        self._buffers: dict[torch.Size, _Buffers] = {}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(copies, batch, channels, height, width) to the same with fewer pixels and other channels."""
+        """(copies, batch, channels, height, width) to (copies, batch, outputs, rows, columns)."""
         down, right = self._padding
         if down or right:
             x = nn.functional.pad(x, (right, right, down, down))
-        if x.shape not in self._rooms:
-            self._rooms[x.shape] = self._room_for(x.shape)
-        self._x, self._room = x, self._rooms[x.shape]
-        correlate(x.numpy(), self._kernels, self._pool, self._room.pooled)
-        # An activation never decreases: it does not change which of the outputs is the largest.
-        return self._activation.apply_(self._room.y)
+        if x.shape not in self._buffers:
+            self._buffers[x.shape] = self._buffers_for(x.shape)
+        self._x, self._used = x, self._buffers[x.shape]
+        correlate(x.numpy(), self._kernels, self._pool, self._used.pooled)
+        # An activation never decreases, so pooling before it finds the same maxima.
+        return self._activation.apply_(self._used.y)
 
     def backward(self, gradient: torch.Tensor, *, further: bool) -> torch.Tensor | None:
-        """Take a step; the gradient in the inputs if somebody further down wants it."""
-        room = self._room
-        gradient = self._activation.pull_back_(gradient, room.y)
-        above = Pooled(gradient.numpy(), room.pooled.places)
-        below = room.below if further else room.below[:0]
-        pull_back(above, self._x.numpy(), self._kernels.weight, self._by, below.numpy())
-        self._weight.follow(self._by_weight)
+        """Take a step; return the gradient in the inputs if a layer `further` down needs it."""
+        used = self._used
+        gradient = self._activation.backward_(gradient, used.y)
+        above = Pooled(gradient.numpy(), used.pooled.places)
+        below = used.below if further else used.below[:0]
+        correlate_backward(above, self._x.numpy(), self._kernels.weight, self._by, below.numpy())
+        self._weight.step(self._by_weight)
         if self._bias is not None:
-            self._bias.follow(self._by_bias)
+            self._bias.step(self._by_bias)
         if not further:
             return None
         top, left = self._padding
         *_, height, width = below.shape
         return below[..., top : height - top, left : width - left].contiguous()
 
-    def _room_for(self, shape: torch.Size) -> _Room:
+    def _buffers_for(self, shape: torch.Size) -> _Buffers:
         copies, batch, _, *sizes = shape
         rows, columns = (
             (size - side + 1) // self._pool for size, side in zip(sizes, self._kernel, strict=True)
         )
         y = torch.empty(copies, batch, self._weight.value.shape[1], rows, columns)
-        return _Room(y, Pooled(y.numpy(), np.empty(y.shape, dtype=np.uint32)), torch.empty(shape))
+        return _Buffers(y, Pooled(y.numpy(), np.empty(y.shape, dtype=np.uint32)), torch.empty(shape))
 
 
 @dataclass(frozen=True)
-class _Room:
-    """Memory for a step on (padded) inputs of one shape. To get it anew would cost as much as to fill it."""
+class _Buffers:
+    """Memory for a step on (padded) inputs of one shape. Allocating it costs as much as filling it."""
 
     y: torch.Tensor
     pooled: Pooled
-    """The same memory as `y`, and the places."""
+    """The same memory as `y`, with the position of each maximum."""
     below: torch.Tensor

@@ -1,4 +1,4 @@
-"""Parameters of stacked networks, and how they are learned."""
+"""Parameters of stacked networks, and their gradient descent."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ import torch
 
 
 @dataclass(frozen=True)
-class Descent:
-    """Gradient descent with momentum."""
+class Sgd:
+    """Gradient descent with momentum, as torch.optim.SGD does it."""
 
     lr: float
     momentum: float
 
 
 class Parameter:
-    """One parameter of all copies, which follows its gradient downhill.
+    """One parameter of all copies.
 
-    `value` is (copies, *shape). Its entries have their `place` in a network's vector.
+    `value` is (copies, *shape); `entries` are its entries in a network's vector.
     """
 
-    def __init__(self, copies: int, place: slice, shape: Sequence[int], *, descent: Descent) -> None:
-        self._place, self._shape, self._descent = place, shape, descent
+    def __init__(self, copies: int, entries: slice, shape: Sequence[int], *, sgd: Sgd) -> None:
+        self._entries, self._shape, self._sgd = entries, shape, sgd
         self.value = torch.empty(copies, *shape)
-        self._velocity = torch.empty_like(self.value) if descent.momentum else None
+        self._velocity = torch.empty_like(self.value) if sgd.momentum else None
 
-    def seen_in(self, vectors: torch.Tensor) -> torch.Tensor:
-        """The entries of (…, dim) vectors that are this parameter: (…, *shape)."""
-        return vectors[..., self._place].view(*vectors.shape[:-1], *self._shape)
+    def entries_of(self, vectors: torch.Tensor) -> torch.Tensor:
+        """A view of this parameter's entries in vectors (…, dim): (…, *shape)."""
+        return vectors[..., self._entries].view(*vectors.shape[:-1], *self._shape)
 
     def restart(self, start: torch.Tensor) -> None:
-        """Begin where the vector `start` (dim,) is, in all copies and at rest."""
-        self.value.copy_(self.seen_in(start))
+        """Set all copies to the vector `start` (dim,), and the velocity to zero."""
+        self.value.copy_(self.entries_of(start))
         if self._velocity is not None:
             self._velocity.zero_()
 
-    def follow(self, gradient: torch.Tensor) -> None:
+    def step(self, gradient: torch.Tensor) -> None:
         """Take a step."""
         if self._velocity is not None:
-            gradient = self._velocity.mul_(self._descent.momentum).add_(gradient)
-        self.value.sub_(gradient, alpha=self._descent.lr)
+            gradient = self._velocity.mul_(self._sgd.momentum).add_(gradient)
+        self.value.sub_(gradient, alpha=self._sgd.lr)
 
-    def follow_product(self, left: torch.Tensor, right: torch.Tensor) -> None:
-        """Take a step; the gradient is a batched product, which need not be written down."""
+    def step_by_product(self, left: torch.Tensor, right: torch.Tensor) -> None:
+        """Take a step along a gradient that is a batched product, without storing the product."""
         if self._velocity is None:
-            self.value.flatten(2).baddbmm_(left, right, alpha=-self._descent.lr)
+            self.value.flatten(2).baddbmm_(left, right, alpha=-self._sgd.lr)
         else:
-            self._velocity.flatten(2).baddbmm_(left, right, beta=self._descent.momentum)
-            self.value.sub_(self._velocity, alpha=self._descent.lr)
+            self._velocity.flatten(2).baddbmm_(left, right, beta=self._sgd.momentum)
+            self.value.sub_(self._velocity, alpha=self._sgd.lr)

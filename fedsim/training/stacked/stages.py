@@ -7,25 +7,25 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from fedsim.training.stacked.activation import Activation, Relu, Sigmoid, Unchanged
+from fedsim.training.stacked.activation import Activation, Identity, Relu, Sigmoid
 
-_UNCHANGED = Unchanged()
+_IDENTITY = Identity()
 _ACTIVATIONS: dict[type[nn.Module], Activation] = {nn.ReLU: Relu(), nn.Sigmoid: Sigmoid()}
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A layer with parameters, and what follows it up to the next one."""
+    """A layer with parameters, with the activation and pooling that follow it."""
 
     layer: nn.Conv2d | nn.Linear
-    activation: Activation = _UNCHANGED
+    activation: Activation = _IDENTITY
     pool: int = 1
 
 
 def stages_of(module: nn.Module) -> list[Stage] | None:
-    """A network as stages that can be stacked; None if there is anything in it that cannot.
+    """A network as stages that can be stacked; None if any part of it cannot.
 
-    Known are chains of convolutions with stride 1, a Flatten and linear layers. A ReLU or a sigmoid may
+    It knows chains of convolutions with stride 1, a Flatten and linear layers. A ReLU or a sigmoid may
     follow each of them, and a 2×2 max-pooling each convolution.
     """
     stages: list[Stage] = []
@@ -36,7 +36,7 @@ def stages_of(module: nn.Module) -> list[Stage] | None:
             is_flat = True
         elif isinstance(part, nn.Linear | nn.Conv2d) and _is_plain(part, is_flat):
             stages.append(Stage(part))
-        elif latest and type(part) in _ACTIVATIONS and latest.activation is _UNCHANGED:
+        elif latest and type(part) in _ACTIVATIONS and latest.activation is _IDENTITY:
             stages[-1] = replace(latest, activation=_ACTIVATIONS[type(part)])
         elif latest and latest.pool == 1 and not is_flat and _halves(part):
             stages[-1] = replace(latest, pool=2)
@@ -44,15 +44,15 @@ def stages_of(module: nn.Module) -> list[Stage] | None:
             return None
     if not stages or not isinstance(stages[-1].layer, nn.Linear):
         return None
-    # A layer that is used twice or does not learn is not what it seems to be.
+    # A layer that is used twice, or that does not learn, cannot be stacked.
     found = [id(parameter) for stage in stages for parameter in stage.layer.parameters()]
     return stages if found == [id(p) for p in module.parameters() if p.requires_grad] else None
 
 
-def are_few(images: int, stages: Sequence[Stage]) -> bool:
-    """Whether a client's images are so few that its network is best learned in terms of them."""
+def are_few(examples: int, stages: Sequence[Stage]) -> bool:
+    """Whether a client owns so few examples that `FirstLinear` pays."""
     first = stages[0].layer
-    return isinstance(first, nn.Linear) and images <= first.out_features
+    return isinstance(first, nn.Linear) and examples <= first.out_features
 
 
 def _parts(module: nn.Module) -> Iterator[nn.Module]:

@@ -1,11 +1,8 @@
-"""Loops over vectors of eight numbers, written down instruction by instruction.
+"""Loops over vectors of eight numbers, written as LLVM instructions.
 
-A compiler of plain loops would write most sums back to memory after every product: as far as it knows, arrays
-overlap. Here sums stay in registers, of which there are 16 for vectors; what fits decides how much is done at
-a time. Nothing is checked: who calls makes arrays long enough. All arrays are contiguous.
-
-Loops that call these are kept on the disk, compiled, by the date of their own file: touch it after a change
-here.
+Compiled from plain Python, such loops would write most sums back to memory after every product, because the
+compiler has to assume that arrays overlap. Here sums stay in the 16 vector registers; that number limits how
+much is done at a time. Nothing is checked: callers make arrays long enough. All arrays are contiguous.
 """
 
 from __future__ import annotations
@@ -26,23 +23,23 @@ Floats = NDArray[np.float32]
 Indices = NDArray[np.intp]
 Places = NDArray[np.uint32]
 
-LONG = 48
+SPAN_FLOATS = 48
 """Numbers that `add_weighted` adds up at a time, for each of two sums: 12 registers."""
 
-BROAD = 16
-"""Sums side by side that `strongest` adds up at a time, in each of four places: 8 registers."""
+OUTPUT_LANES = 16
+"""Sums side by side that `strongest` adds up at a time, at each of four positions: 8 registers."""
 
-PAIRS, PAIR = 5, 16
-"""`gather` and `scatter` treat so many stretches of so many numbers at a time: 10 registers."""
+STRETCHES, STRETCH_FLOATS = 5, 16
+"""`gather` and `scatter` treat STRETCHES stretches of STRETCH_FLOATS numbers at a time: 10 registers."""
 
 _INDEX, _INTEGER = ir.IntType(64), ir.IntType(32)
-_FLOATS, _INTEGERS = ir.VectorType(ir.FloatType(), 8), ir.VectorType(_INTEGER, 8)
-_EVEN = ir.Constant(_INTEGERS, list(range(0, 16, 2)))
-_ODD = ir.Constant(_INTEGERS, list(range(1, 16, 2)))
+_FLOAT_VECTOR, _INT_VECTOR = ir.VectorType(ir.FloatType(), 8), ir.VectorType(_INTEGER, 8)
+_EVEN_LANES = ir.Constant(_INT_VECTOR, list(range(0, 16, 2)))
+_ODD_LANES = ir.Constant(_INT_VECTOR, list(range(1, 16, 2)))
 
 
 class _Writer:
-    """Writes the instructions of one loop; `data` are where the arrays among the arguments begin."""
+    """Writes the instructions of one loop; `data` are the arguments, with pointers in place of arrays."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, values: Any) -> None:
         self.builder = builder
@@ -52,7 +49,7 @@ class _Writer:
         ]
 
     def place(self, data: Any, index: Any, shift: int = 0) -> Any:
-        """Where `data[index + shift]` is."""
+        """The address of `data[index + shift]`."""
         moved = self.builder.gep(data, [index])
         return self.builder.gep(moved, [_INDEX(shift)]) if shift else moved
 
@@ -63,18 +60,18 @@ class _Writer:
     def eight(self, data: Any, index: Any, shift: int = 0) -> Any:
         """Eight numbers from `data[index + shift]` on."""
         place = self.place(data, index, shift)
-        return self.builder.load(self.builder.bitcast(place, _FLOATS.as_pointer()), align=4)
+        return self.builder.load(self.builder.bitcast(place, _FLOAT_VECTOR.as_pointer()), align=4)
 
     def put(self, eight: Any, data: Any, index: Any, shift: int = 0) -> None:
         """Write eight numbers."""
         place = self.place(data, index, shift)
         self.builder.store(eight, self.builder.bitcast(place, eight.type.as_pointer()), align=4)
 
-    def eight_times(self, number: Any, vectors: Any = _FLOATS) -> Any:
-        """The same number in all of a vector."""
+    def eight_times(self, number: Any, vectors: Any = _FLOAT_VECTOR) -> Any:
+        """A vector with the same number in all lanes."""
         nothing = ir.Constant(vectors, ir.Undefined)
         first = self.builder.insert_element(nothing, number, _INTEGER(0))
-        return self.builder.shuffle_vector(first, nothing, ir.Constant(_INTEGERS, [0] * 8))
+        return self.builder.shuffle_vector(first, nothing, ir.Constant(_INT_VECTOR, [0] * 8))
 
     def plus_product(self, total: Any, left: Any, right: Any) -> Any:
         """`total + left * right`, rounded once."""
@@ -85,7 +82,7 @@ class _Writer:
         """Sums that begin with `data[index : index + length]`; compiled, they are registers."""
         sums = []
         for shift in range(0, length, 8):
-            total = cgutils.alloca_once(self.builder, _FLOATS)  # type: ignore[no-untyped-call]
+            total = cgutils.alloca_once(self.builder, _FLOAT_VECTOR)  # type: ignore[no-untyped-call]
             self.builder.store(self.eight(data, index, shift), total)
             sums.append(total)
         return sums
@@ -95,9 +92,9 @@ class _Writer:
         self.builder.store(self.plus_product(self.builder.load(total), left, right), total)
 
     def largest(self, rivals: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:
-        """Of vectors and where their numbers are, the largest number in each lane and where that is.
+        """From pairs (vector, positions): the largest number in each lane, and its position.
 
-        Of numbers that are alike the first one counts.
+        Of equal numbers the first one counts.
         """
         (best, place), *others = rivals
         for rival, rival_place in others:
@@ -110,23 +107,23 @@ class _Writer:
     def patches(
         self, of: Any, begins: Any, factors: Any, count: Any, shifts: Any, first: Any
     ) -> Iterator[tuple[Any, list[tuple[Any, Any, int]]]]:
-        """A loop over `count` patches: the factor of each, and where its vectors are (data, index, shift)."""
-        ways = [self.number(shifts, first, pair) for pair in range(PAIRS)]
+        """A loop over `count` patches: the factor of each, and the (data, index, shift) of its vectors."""
+        ways = [self.number(shifts, first, pair) for pair in range(STRETCHES)]
         with cgutils.for_range(self.builder, count) as loop:
             patch = self.place(of, self.number(begins, loop.index))
             factor = self.eight_times(self.number(factors, loop.index))
-            yield factor, [(patch, way, part) for way in ways for part in range(0, PAIR, 8)]
+            yield factor, [(patch, way, part) for way in ways for part in range(0, STRETCH_FLOATS, 8)]
 
     def put_sums(self, sums: Sequence[Any], data: Any, index: Any) -> None:
-        """Write sums back to where they began."""
+        """Write sums back to their array."""
         for number, total in enumerate(sums):
             self.put(self.builder.load(total), data, index, 8 * number)
 
 
 def _compiled_as(write_down: Callable[..., None]) -> Any:
-    """The loop that `write_down` writes, for compiled loops to call; it is given where the arguments are."""
+    """A numba intrinsic of the instructions that `write_down` writes; compiled loops call it."""
 
-    # With its signature: from that numba knows how many arguments there are.
+    # With the signature of `write_down`, from which numba takes the number of arguments.
     @wraps(write_down)
     def loop(typing: Any, *arguments: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -145,10 +142,10 @@ def _add_weighted(
 ) -> None:
     """Two weighted sums of `count` shifted stretches of `seen`, for one reading of it.
 
-    `first[at : at + LONG]` gets `one[t] * seen[at + taps[t] : at + taps[t] + LONG]` for all t added to it,
-    and `second` gets the same with `two`.
+    With s = SPAN_FLOATS, `first[at : at + s]` gets `one[t] * seen[at + taps[t] : at + taps[t] + s]` added to
+    it for all t, and `second` gets the same with `two`.
     """
-    sums = write.sums(first, at, LONG), write.sums(second, at, LONG)
+    sums = write.sums(first, at, SPAN_FLOATS), write.sums(second, at, SPAN_FLOATS)
     stretch = write.place(seen, at)
     with cgutils.for_range(write.builder, count) as loop:
         tap = write.number(taps, loop.index)
@@ -173,12 +170,12 @@ def _gather(
     shifts: Any,
     first: Any,
 ) -> None:
-    """Weighted sums of `count` patches of `seen`, of each the PAIRS stretches from the `first` on.
+    """Weighted sums of `count` patches of `seen`, of each the STRETCHES stretches from the `first` on.
 
-    With p = PAIR, `to[at + i * p : at + (i + 1) * p]` gets `factors[k] * seen[b : b + p]` for all k added to
-    it, where b = `begins[k] + shifts[first + i]`.
+    With p = STRETCH_FLOATS, `to[at + i * p : at + (i + 1) * p]` gets `factors[k] * seen[b : b + p]` added
+    to it for all k, where b = `begins[k] + shifts[first + i]`.
     """
-    sums = write.sums(to, at, PAIRS * PAIR)
+    sums = write.sums(to, at, STRETCHES * STRETCH_FLOATS)
     with write.patches(seen, begins, factors, count, shifts, first) as (factor, places):
         for total, place in zip(sums, places, strict=True):
             write.add(total, factor, write.eight(*place))
@@ -189,11 +186,11 @@ def _gather(
 def _scatter(
     write: _Writer, of: Any, at: Any, to: Any, begins: Any, factors: Any, count: Any, shifts: Any, first: Any
 ) -> None:
-    """The way back from `gather`: add multiples of `of` to `count` patches.
+    """The transpose of `gather`: add multiples of `of` to `count` patches.
 
     `to[b : b + p]` gets `factors[k] * of[at + i * p : at + (i + 1) * p]` added to it, b and p as there.
     """
-    eights = [write.eight(of, at, shift) for shift in range(0, PAIRS * PAIR, 8)]
+    eights = [write.eight(of, at, shift) for shift in range(0, STRETCHES * STRETCH_FLOATS, 8)]
     with write.patches(to, begins, factors, count, shifts, first) as (factor, places):
         for eight, place in zip(eights, places, strict=True):
             write.put(write.plus_product(write.eight(*place), factor, eight), *place)
@@ -201,7 +198,7 @@ def _scatter(
 
 @_compiled_as
 def _choose(write: _Writer, found: Any, corner: Any, width: Any, values: Any, places: Any, at: Any) -> None:
-    """The largest number in each of eight 2×2 blocks side by side, and where it is.
+    """The largest number in each of eight 2×2 blocks side by side, and its position.
 
     The first block's upper left corner is `found[corner]`, and lines are `width` long. Results go to
     `values[at : at + 8]` and `places[at : at + 8]`.
@@ -209,10 +206,10 @@ def _choose(write: _Writer, found: Any, corner: Any, width: Any, values: Any, pl
     builder, rivals = write.builder, []
     for line in (corner, builder.add(corner, width)):
         left, right = write.eight(found, line), write.eight(found, line, 8)
-        begin = write.eight_times(builder.trunc(line, _INTEGER), _INTEGERS)
+        begin = write.eight_times(builder.trunc(line, _INTEGER), _INT_VECTOR)
         rivals += [
             (builder.shuffle_vector(left, right, columns), builder.add(begin, columns))
-            for columns in (_EVEN, _ODD)
+            for columns in (_EVEN_LANES, _ODD_LANES)
         ]
     best, place = write.largest(rivals)
     write.put(best, values, at)
@@ -234,27 +231,28 @@ def _strongest(
     places: Any,
     at: Any,
 ) -> None:
-    """Of weighted sums in the four places of a 2×2 block the largest, and where it is; BROAD side by side.
+    """The largest of the weighted sums at the four positions of a 2×2 block, and its position.
 
-    In place p they are `bias[:BROAD]` plus `seen[begin + p + taps[t]] * weights[t]` for all `count` t, where
-    `weights[t]` is a line of BROAD. The block's upper left corner is `corner`, and lines are `width` long.
-    Results go to `values[at : at + BROAD]` and `places[at : at + BROAD]`.
+    It works on n = OUTPUT_LANES outputs side by side. At position p their sums are `bias[:n]` plus
+    `seen[begin + p + taps[t]] * weights[t]` for all `count` t, where `weights[t]` is a line of n. The block's
+    upper left corner is `corner`, and lines are `width` long. Results go to `values[at : at + n]` and
+    `places[at : at + n]`.
     """
     builder = write.builder
-    image, lower = write.place(seen, begin), builder.add(corner, width)
+    sample, lower = write.place(seen, begin), builder.add(corner, width)
     block = [(line, right) for line in (corner, lower) for right in (0, 1)]
-    sums = [write.sums(bias, _INDEX(0), BROAD) for _ in block]
-    lines = [write.place(image, line, right) for line, right in block]
+    sums = [write.sums(bias, _INDEX(0), OUTPUT_LANES) for _ in block]
+    lines = [write.place(sample, line, right) for line, right in block]
     with cgutils.for_range(builder, count) as loop:
         tap = write.number(taps, loop.index)
-        first = builder.mul(loop.index, _INDEX(BROAD))
-        eights = [write.eight(weights, first, shift) for shift in range(0, BROAD, 8)]
+        first = builder.mul(loop.index, _INDEX(OUTPUT_LANES))
+        eights = [write.eight(weights, first, shift) for shift in range(0, OUTPUT_LANES, 8)]
         for line, totals in zip(lines, sums, strict=True):
             factor = write.eight_times(write.number(line, tap))
             for total, eight in zip(totals, eights, strict=True):
                 write.add(total, factor, eight)
     block_places = [
-        write.eight_times(builder.trunc(builder.add(line, _INDEX(right)), _INTEGER), _INTEGERS)
+        write.eight_times(builder.trunc(builder.add(line, _INDEX(right)), _INTEGER), _INT_VECTOR)
         for line, right in block
     ]
     for number, lanes in enumerate(zip(*sums, strict=True)):
@@ -264,7 +262,7 @@ def _strongest(
         write.put(place, places, at, 8 * number)
 
 
-# As they are called in compiled loops.
+# The types of the intrinsics as compiled loops call them.
 _Patches = Callable[[Floats, int, Floats, Indices, Floats, int, Indices, int], None]
 add_weighted = cast(
     "Callable[[Floats, Floats, int, Floats, Indices, Floats, Floats, int], None]", _add_weighted

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from attacks.disaggregation import UNKNOWN, Recovery
@@ -14,7 +13,7 @@ from attacks.inference.evidence import Evidence
 from attacks.view import AttackerView
 from fedsim.core.seeds import Stage, stream
 from fedsim.devices.client import defended_update
-from fedsim.training.local_training import FlatModel, as_input, initial_model, local_update
+from fedsim.training.local_training import FlatModel, initial_model, local_update
 from fedsim.trusted.truth import Truth
 from scenarios.run.server import sent_models
 from scenarios.run.world import World
@@ -143,15 +142,14 @@ class Columns:
 
 def single_update(world: World, client: int, round_index: int = 0) -> Vectors:
     """What a device sends of the first model, with the batches and the defences' randomness of that round."""
-    scenario, mine = world.scenario, world.owned[client]
-    scratch = FlatModel(
-        initial_model(scenario.model, world.data.image_shape, len(world.data.class_names), _scratch_rng())
-    )
+    scenario, task, mine = world.scenario, world.data.task, world.data.train[world.owned[client]]
+    scratch = FlatModel(initial_model(scenario.model, task, _scratch_rng()))
     update = local_update(
         scratch,
         world.start,
-        images=as_input(world.data.train_images[mine]),
-        labels=torch.from_numpy(world.data.train_labels[mine]),
+        inputs=task.as_inputs(mine.inputs),
+        targets=task.as_targets(mine.targets),
+        loss=task.loss,
         settings=scenario.clients,
         rng=stream(scenario.seed, Stage.CLIENT, client, round_index),
     )

@@ -83,7 +83,7 @@ class ImageJudge:
 
     def truth(self, world: World, clients: NDArray[np.int64], attack: Any) -> dict[str, NDArray[Any]]:
         """Each client's images, in an array of its own because numbers of images differ."""
-        return {f"client_{k}": world.data.train_images[world.owned[int(k)]] for k in clients}
+        return {f"client_{k}": world.data.train.inputs[world.owned[int(k)]] for k in clients}
 
     def score(self, findings: Findings) -> dict[str, Any]:
         """PSNR and SSIM: the mean over images, and the best and the worst image, mean over clients.

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def label_histograms(world: World, clients: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(n, classes) the shares of the classes among each client's images."""
-    labels = [world.data.train_labels[world.owned[int(k)]] for k in clients]
-    counts = np.stack([np.bincount(mine, minlength=len(world.data.class_names)) for mine in labels])
+    """(n, classes) the shares of the classes among each client's examples."""
+    labels = [world.data.train.targets[world.owned[int(k)]] for k in clients]
+    counts = np.stack([np.bincount(mine, minlength=world.data.task.outputs) for mine in labels])
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
@@ -30,9 +30,9 @@ class LabelJudge:
         return np.arange(len(world.owned))
 
     def truth(self, world: World, clients: NDArray[np.int64], attack: Any) -> dict[str, NDArray[Any]]:
-        """Each client's histogram, and `prior`, that of everybody's images together."""
+        """Each client's histogram, and `prior`, that of everybody's examples together."""
         everybody = np.concatenate(world.owned)
-        prior = np.bincount(world.data.train_labels[everybody], minlength=len(world.data.class_names))
+        prior = np.bincount(world.data.train.targets[everybody], minlength=world.data.task.outputs)
         return {"shares": label_histograms(world, clients), "prior": prior / prior.sum()}
 
     def score(self, findings: Findings) -> dict[str, Any]:

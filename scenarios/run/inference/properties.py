@@ -29,7 +29,7 @@ class PropertyJudge:
         if has.all() or not has.any():
             raise UserError(
                 f"attack.inference: {attack.name}: {'every' if has.all() else 'no'} client has "
-                f"{attack.property!r} in its images: set data.partition to property, with this attribute"
+                f"{attack.property!r} in its data: set data.partition to property, with this attribute"
             )
         return np.flatnonzero(~has)
 
@@ -111,7 +111,7 @@ class PropertyJudge:
 
 def who_has(world: World, attack: PropertyInference) -> NDArray[np.bool_]:
     """(clients,) True for those with the property in at least half the share that the attack looks for."""
-    attribute = world.data.train_attributes[attack.property]
+    attribute = world.data.train.attributes[attack.property]
     shares = np.array([attribute[mine].mean() for mine in world.owned])
     return np.asarray(shares >= attack.share / 2)
 

@@ -129,9 +129,9 @@ def _granted(attack: InferenceAttack, world: World, column: Column) -> Evidence:
 def _watch(progress: Progress, step: int, steps: int, picture: Path) -> Watch:
     """Moves the bar through one column of several, and keeps the latest images in a file."""
 
-    def watch(done: int, total: int, images: NDArray[np.float32] | None = None) -> None:
+    def watch(done: int, total: int, preview: NDArray[np.float32] | None = None) -> None:
         progress(step * 1000 + 1000 * done // max(1, total), steps * 1000)
-        if images is not None:
-            save_contact_sheet(images, picture)
+        if preview is not None:
+            save_contact_sheet(preview, picture)
 
     return watch

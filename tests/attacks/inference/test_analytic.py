@@ -17,7 +17,7 @@ def recovered(model, work, positions):
     knowledge = knowledge_of(model, work)
     ATTACK.check(knowledge)
     guess = ATTACK.infer(evidence_on(model, work, positions), knowledge, rng=np.random.default_rng(0))
-    images = DATA.train_images[positions] / np.float32(255)
+    images = DATA.train.inputs[positions] / np.float32(255)
     return psnr_db(match(guess.values[0], images), images)
 
 

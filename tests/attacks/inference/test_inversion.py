@@ -17,7 +17,7 @@ ONE = LocalWork(dataset_size=1, lr=0.1)
 
 
 def decibels(guess, positions):
-    images = DATA.train_images[positions].astype(np.float32) / np.float32(255)
+    images = DATA.train.inputs[positions].astype(np.float32) / np.float32(255)
     return psnr_db(match(guess.values[0], images), images)
 
 
@@ -56,14 +56,14 @@ def test_geiping_comes_nearer_than_grey(labels, steps):
     """Two images, two epochs of single batches, unrolled, or one long step in their place."""
     work = LocalWork(dataset_size=2, batch_size=1, local_epochs=2)
     evidence, positions = evidence_on(Mlp(hidden=64), work, [0, 2]), [0, 2]
-    shares = np.bincount(DATA.train_labels[positions], minlength=10)[None].astype(np.float32) / np.float32(2)
+    shares = np.bincount(DATA.train.targets[positions], minlength=10)[None].astype(np.float32) / np.float32(2)
     attack = Geiping(iterations=60, labels=labels, steps=steps)
     knowledge = knowledge_of(Mlp(hidden=64), work)
     attack.check(knowledge)
     assert attack.knows_labels == (labels == "known")
     given = Evidence(evidence.updates, evidence.starts, 1, shares if labels == "known" else None)
     guess = attack.infer(given, knowledge, rng=np.random.default_rng(0))
-    images = DATA.train_images[positions].astype(np.float32) / np.float32(255)
+    images = DATA.train.inputs[positions].astype(np.float32) / np.float32(255)
     grey = psnr_db(np.full_like(images, 0.5), images)
     assert decibels(guess, positions).mean() > grey.mean() + 3
     assert guess.values.min() >= 0

@@ -10,7 +10,7 @@ from tests.helpers.updates import DATA, evidence_on, knowledge_of
 
 ATTACK = LabelInference()
 # Half of the images from one class, the others from two more: far from what a guess would be.
-SKEWED = np.concatenate([np.flatnonzero(DATA.train_labels == c)[:n] for c, n in ((3, 16), (5, 10), (8, 6))])
+SKEWED = np.concatenate([np.flatnonzero(DATA.train.targets == c)[:n] for c, n in ((3, 16), (5, 10), (8, 6))])
 
 
 @pytest.mark.parametrize("model", [Lenet(), Mlp(), Mlp(activation="sigmoid"), Cnn(), Resnet()], ids=repr)
@@ -23,7 +23,7 @@ def test_shares_are_those_of_the_images(model, work):
     guess = ATTACK.infer(
         evidence_on(model, work, SKEWED), knowledge_of(model, work), rng=np.random.default_rng(0)
     )
-    truth = np.bincount(DATA.train_labels[SKEWED], minlength=10) / 32
+    truth = np.bincount(DATA.train.targets[SKEWED], minlength=10) / 32
     assert guess.values.shape == (1, 10)
     assert guess.values.sum() == pytest.approx(1, abs=1e-5)
     assert guess.values.min() >= 0

@@ -8,7 +8,6 @@ from torch import nn
 from attacks.inference.inversion.geiping import cosine_distance
 from attacks.inference.inversion.local_steps import simulated_update
 from fedsim.models import Cnn, Lenet, Mlp, Resnet
-from fedsim.training.local_training import as_input
 from fedsim.training.local_work import LocalWork
 from tests.helpers.updates import DATA, knowledge_of, start_of, update_on
 
@@ -16,7 +15,7 @@ from tests.helpers.updates import DATA, knowledge_of, start_of, update_on
 def orders(work, images, seed):
     """The batches that `local_update` draws from a generator with this seed."""
     rng = np.random.default_rng(seed)
-    drawn = rng.permutation(images)[: work.images_per_round]
+    drawn = rng.permutation(images)[: work.examples_per_round]
     for _ in range(work.local_epochs):
         yield from torch.split(torch.from_numpy(rng.permutation(drawn)), work.batch_size)
 
@@ -28,13 +27,13 @@ def orders(work, images, seed):
 def test_the_simulated_update_is_the_one_a_client_sends(model, momentum):
     """Mode, normalisation, loss scale, momentum and last smaller batches are the client's own."""
     work = LocalWork(dataset_size=10, batch_size=4, local_epochs=2, momentum=momentum, data_fraction=0.9)
-    images, labels = DATA.train_images[:10], DATA.train_labels[:10]
+    images, labels = DATA.train.inputs[:10], DATA.train.targets[:10]
     update, start = update_on(model, work, images, labels, seed=5)
     knowledge = knowledge_of(model, work)
     simulated = simulated_update(
         knowledge.module,
         [torch.from_numpy(w) for w in knowledge.layers(start)],
-        as_input(images),
+        DATA.task.as_inputs(images),
         torch.from_numpy(labels),
         work=work,
         batches=orders(work, 10, 5),

@@ -5,7 +5,6 @@ from torch import nn
 
 from attacks.inference.mean_inputs import Layer, mean_inputs
 from fedsim.models import Lenet, Mlp
-from fedsim.training.local_training import as_input
 from fedsim.training.local_work import LocalWork
 from tests.helpers.updates import DATA, knowledge_of, update_on
 
@@ -44,7 +43,7 @@ def test_a_layer_that_tells_no_mean_leaves_the_typical_input(left):
 
 def test_a_layer_is_found_behind_convolutions():
     work = LocalWork(dataset_size=6, batch_size=6)
-    update, _ = update_on(Lenet(), work, DATA.train_images[:6], DATA.train_labels[:6])
+    update, _ = update_on(Lenet(), work, DATA.train.inputs[:6], DATA.train.targets[:6])
     knowledge = knowledge_of(Lenet(), work)
     layer = Layer.first(knowledge.module)
     weight, bias = knowledge.layers(update)[4:6]
@@ -56,10 +55,10 @@ def test_a_layer_is_found_behind_convolutions():
 def test_the_mean_input_of_real_training_is_that_of_the_clients_images():
     """Nearer to the client's own mean image than the typical image is, by far."""
     work = LocalWork(dataset_size=8, batch_size=4, local_epochs=2)
-    update, _ = update_on(Mlp(hidden=32), work, DATA.train_images[:8], DATA.train_labels[:8])
+    update, _ = update_on(Mlp(hidden=32), work, DATA.train.inputs[:8], DATA.train.targets[:8])
     module = knowledge_of(Mlp(hidden=32), work).module
     layer = Layer.first(module)
-    images = as_input(DATA.train_images)
+    images = DATA.task.as_inputs(DATA.train.inputs)
     inputs = layer.inputs(module, images)
     np.testing.assert_allclose(inputs, images.flatten(1).numpy())
     typical, mine = inputs[8:].mean(axis=0), inputs[:8].mean(axis=0)

@@ -12,8 +12,8 @@ from scenarios.run.inference.properties import auc, auc_interval
 from tests.helpers.updates import NOTHING, knowledge_of, update_on
 
 WARM = Synthetic(train_images=600, test_images=400, planted=0.5).load(0)
-AUXILIARY = Auxiliary(WARM.test_images, WARM.test_labels, WARM.test_attributes)
-FEW = Auxiliary(WARM.test_images[:9], WARM.test_labels[:9], {"warm": np.arange(9) < 2})
+AUXILIARY = Auxiliary(WARM.test.inputs, WARM.test.targets, WARM.test.attributes)
+FEW = Auxiliary(WARM.test.inputs[:9], WARM.test.targets[:9], {"warm": np.arange(9) < 2})
 MODEL, WORK = Mlp(hidden=16), LocalWork(dataset_size=12, batch_size=6)
 ATTACK = PropertyInference(property="warm", updates=40)
 
@@ -25,11 +25,11 @@ def updates_of(clients, share, seed, model=MODEL):
     for _ in range(clients):
         positives = round(share * WORK.dataset_size)
         drawn = [
-            rng.choice(np.flatnonzero(WARM.train_attributes["warm"] == has), number, replace=False)
+            rng.choice(np.flatnonzero(WARM.train.attributes["warm"] == has), number, replace=False)
             for has, number in ((True, positives), (False, WORK.dataset_size - positives))
         ]
         mine = np.concatenate(drawn)
-        update, start = update_on(model, WORK, WARM.train_images[mine], WARM.train_labels[mine])
+        update, start = update_on(model, WORK, WARM.train.inputs[mine], WARM.train.targets[mine])
         made.append(update)
     return np.array(made), start
 
@@ -81,13 +81,13 @@ def test_in_a_sum_of_many_the_property_drowns(knowledge):
 
 def test_a_pixel_that_hardly_varies_does_not_decide():
     """Auxiliary images leave a corner dark, all but one; a client lights it, and every update has a trace."""
-    dark, lit = AUXILIARY.images.copy(), WARM.train_images[:12].copy()
+    dark, lit = AUXILIARY.inputs.copy(), WARM.train.inputs[:12].copy()
     dark[:, 0, 0], lit[:, 0, 0] = 0, 255
     dark[5, 0, 0] = 1
-    knowledge = knowledge_of(MODEL, WORK, Auxiliary(dark, AUXILIARY.labels, AUXILIARY.attributes))
+    knowledge = knowledge_of(MODEL, WORK, Auxiliary(dark, AUXILIARY.targets, AUXILIARY.attributes))
     with_it, start = updates_of(15, 0.5, seed=1)
     without, _ = updates_of(15, 0.0, seed=2)
-    outlier, _ = update_on(MODEL, WORK, lit, WARM.train_labels[:12])
+    outlier, _ = update_on(MODEL, WORK, lit, WARM.train.targets[:12])
     traces = np.random.default_rng(7).normal(0, 0.02, 30).astype(np.float32)
     updates = np.concatenate((with_it, without)) + np.outer(traces, outlier)
     assert auc(guesses(knowledge, updates, start), np.repeat([True, False], 15)) > 0.85
@@ -104,10 +104,10 @@ def test_updates_are_made_once_for_all_evidence(knowledge):
 @pytest.mark.parametrize(
     ("attack", "auxiliary", "message"),
     [
-        (ATTACK, NOTHING, "needs auxiliary images: set attack.auxiliary_images"),
+        (ATTACK, NOTHING, "needs auxiliary examples: set attack.auxiliary_images"),
         (PropertyInference(property="cold"), AUXILIARY, "property is 'cold': expected one of warm"),
-        (ATTACK, FEW, "needs 24 auxiliary images with 'warm' and 48 without; of the 9 granted, 2 have it"),
-        (ATTACK, Auxiliary(WARM.test_images, WARM.test_labels, {}), "none: these images have no attributes"),
+        (ATTACK, FEW, "needs 24 auxiliary examples with 'warm' and 48 without; of the 9 granted, 2 have it"),
+        (ATTACK, Auxiliary(WARM.test.inputs, WARM.test.targets, {}), "none: these data have no attributes"),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_said_in_a_line(attack, auxiliary, message):

@@ -9,8 +9,10 @@ from PIL import Image
 
 from fedsim.core.errors import UserError
 from fedsim.core.torchvision_compat import torchvision
-from fedsim.data import Cifar10, Cifar100, Folder, ImageData, Lfw
+from fedsim.data import Cifar10, Cifar100, Examples, Folder, Lfw
+from fedsim.data.images.labelled import labelled_images
 from tests.helpers import copies
+from tests.helpers.copies import class_names
 
 NPZ = {
     "cifar10": (Cifar10, copies.cifar10_npz),
@@ -29,16 +31,16 @@ def mistake(source, seed=0):
 
 def same(a, b):
     return all(
-        np.array_equal(getattr(a, part), getattr(b, part))
-        for part in ("train_images", "train_labels", "test_images", "test_labels")
+        np.array_equal(one.inputs, other.inputs) and np.array_equal(one.targets, other.targets)
+        for one, other in ((a.train, b.train), (a.test, b.test))
     )
 
 
 def test_cifar10_from_a_file_or_the_folder_around_it(tmp_path):
     arrays = copies.cifar10_npz(tmp_path / "cifar10.npz")
     data = Cifar10(path=tmp_path / "cifar10.npz").load(0)
-    assert np.array_equal(data.train_images, arrays["x_train"])
-    assert np.array_equal(data.test_labels, arrays["y_test"])
+    assert np.array_equal(data.train.inputs, arrays["x_train"])
+    assert np.array_equal(data.test.targets, arrays["y_test"])
     assert same(Cifar10(path=tmp_path).load(0), data)
 
 
@@ -109,9 +111,9 @@ def test_a_pickle_in_an_npz_is_not_opened(tmp_path):
 def test_torchvision_folder(tmp_path, monkeypatch):
     root = copies.torchvision_cifar10(tmp_path, torchvision().datasets.CIFAR10, monkeypatch)
     data = Cifar10(path=root).load(0)
-    assert data.train_images.shape == (4, 32, 32, 3)
-    assert data.train_labels.tolist() == [0, 0, 1, 1]
-    assert data.class_names[3] == "class 3"
+    assert data.train.inputs.shape == (4, 32, 32, 3)
+    assert data.train.targets.tolist() == [0, 0, 1, 1]
+    assert class_names(data)[3] == "class 3"
 
 
 @pytest.mark.parametrize("name", ["data_batch_2", "test_batch", "batches.meta"])
@@ -134,17 +136,17 @@ def test_cifar100_without_a_test_part_sets_one_aside_by_the_seed(tmp_path):
     arrays = copies.cifar100_npz(tmp_path / "c.npz")
     source = Cifar100(path=tmp_path / "c.npz", test_fraction=0.25)
     data, again, other = source.load(1), source.load(1), source.load(2)
-    assert (len(data.train_labels), len(data.test_labels)) == (150, 50)
+    assert (len(data.train.targets), len(data.test.targets)) == (150, 50)
     assert same(data, again)
     assert not same(data, other)
-    both = np.concatenate([data.train_images, data.test_images])
+    both = np.concatenate([data.train.inputs, data.test.inputs])
     assert Counter(map(bytes, both)) == Counter(map(bytes, arrays["x_train"]))
 
 
 def test_cifar100_with_a_test_part_keeps_it(tmp_path):
     copies.cifar100_npz(tmp_path / "c.npz", x_test=copies.pixels(3), y_test=np.array([1, 2, 99]))
     data = Cifar100(path=tmp_path / "c.npz").load(0)
-    assert (len(data.train_labels), data.test_labels.tolist()) == (200, [1, 2, 99])
+    assert (len(data.train.targets), data.test.targets.tolist()) == (200, [1, 2, 99])
 
 
 @pytest.mark.parametrize(
@@ -166,14 +168,14 @@ def test_lfw_from_npz(tmp_path):
     data = Lfw(path=tmp_path, task="Smiling").load(0)
     position = {bytes(image): k for k, image in enumerate(arrays["images"])}
     for images, labels, attributes in (
-        (data.train_images, data.train_labels, data.train_attributes),
-        (data.test_images, data.test_labels, data.test_attributes),
+        (data.train.inputs, data.train.targets, data.train.attributes),
+        (data.test.inputs, data.test.targets, data.test.attributes),
     ):
         rows = [position[bytes(image)] for image in images]
         assert labels.tolist() == arrays["attributes"][rows, 1].tolist()
         assert attributes["Male"].tolist() == (arrays["male"][rows] == 1).tolist()
         assert attributes["Wearing Hat"].tolist() == (arrays["attributes"][rows, 2] == 1).tolist()
-    assert data.class_names == ("not Smiling", "Smiling")
+    assert class_names(data) == ("not Smiling", "Smiling")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -181,7 +183,7 @@ def test_lfw_has_nobody_in_both_parts(tmp_path, seed):
     arrays = copies.lfw_npz(tmp_path / "c.npz")
     data = Lfw(path=tmp_path / "c.npz").load(seed)
     person = {bytes(image): name for image, name in zip(arrays["images"], arrays["person"], strict=True)}
-    train, test = ({person[bytes(image)] for image in part} for part in (data.train_images, data.test_images))
+    train, test = ({person[bytes(image)] for image in part} for part in (data.train.inputs, data.test.inputs))
     assert train | test == set(copies.PEOPLE)
     assert not train & test
 
@@ -203,14 +205,14 @@ def test_lfw_npz_that_is_something_else(tmp_path, changes, problem):
 def test_lfw_from_the_usual_layout(tmp_path):
     rows = copies.lfw_folder(tmp_path)
     data = Lfw(path=tmp_path).load(0)
-    assert data.image_shape == (3, 62, 47)
-    male = np.concatenate([data.train_labels, data.test_labels])
+    assert data.task.input_shape == (3, 62, 47)
+    male = np.concatenate([data.train.targets, data.test.targets])
     assert sorted(male) == sorted(values[0] > 0 for values in rows.values())
-    assert list(data.train_attributes) == ["Male", *copies.ATTRIBUTES]
-    assert data.train_attributes["Male"].tolist() == (data.train_labels == 1).tolist()
+    assert list(data.train.attributes) == ["Male", *copies.ATTRIBUTES]
+    assert data.train.attributes["Male"].tolist() == (data.train.targets == 1).tolist()
     with Image.open(tmp_path / "lfw_funneled/Bo_Beta/Bo_Beta_0001.jpg") as picture:
         face = np.asarray(picture.crop((78, 70, 172, 195)).resize((47, 62)))
-    assert any(np.array_equal(face, image) for image in np.r_[data.train_images, data.test_images])
+    assert any(np.array_equal(face, image) for image in np.r_[data.train.inputs, data.test.inputs])
 
 
 def test_lfw_unknown_task_lists_the_attributes(tmp_path):
@@ -269,10 +271,10 @@ def test_folder_of_pictures(tmp_path):
     (root / "cats" / ".DS_Store").touch()
     (root / "notes.txt").touch()
     data = Folder(path=root, size=16, test_fraction=0.25).load(0)
-    assert data.class_names == ("cats", "dogs")
-    assert data.image_shape == (3, 16, 16)
-    assert (len(data.train_labels), len(data.test_labels)) == (9, 3)
-    assert np.bincount(np.r_[data.train_labels, data.test_labels]).tolist() == [6, 6]
+    assert class_names(data) == ("cats", "dogs")
+    assert data.task.input_shape == (3, 16, 16)
+    assert (len(data.train.targets), len(data.test.targets)) == (9, 3)
+    assert np.bincount(np.r_[data.train.targets, data.test.targets]).tolist() == [6, 6]
     assert not same(data, Folder(path=root, size=16, test_fraction=0.25).load(1))
 
 
@@ -283,7 +285,7 @@ def test_folder_keeps_proportions(tmp_path):
         picture = np.zeros((10, 30, 3), np.uint8)
         picture[:, 10:20] = 255
         Image.fromarray(picture).save(tmp_path / name / "0.png")
-    assert (Folder(path=tmp_path, size=10, test_fraction=0.5).load(0).train_images == 255).all()
+    assert (Folder(path=tmp_path, size=10, test_fraction=0.5).load(0).train.inputs == 255).all()
 
 
 @pytest.mark.parametrize(
@@ -323,8 +325,12 @@ def test_folder_needs_two_classes(tmp_path):
 
 def test_attributes_belong_to_images():
     images, labels = copies.pixels(2), np.array([0, 1])
-    parts = (images, labels, images, labels, ("no", "yes"))
+
+    def with_hats(train, test):
+        parts = (Examples(images, labels, has) for has in (train, test))
+        return labelled_images(("no", "yes"), *parts)
+
     with pytest.raises(ValueError, match="attribute Hat: expected one bool"):
-        ImageData(*parts, {"Hat": np.array([True])}, {"Hat": np.array([True, False])})
+        with_hats({"Hat": np.array([True])}, {"Hat": np.array([True, False])})
     with pytest.raises(ValueError, match="not those of the training images"):
-        ImageData(*parts, {"Hat": np.array([True, False])})
+        with_hats({"Hat": np.array([True, False])}, {})

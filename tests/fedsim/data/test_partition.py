@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedsim.core.errors import UserError
-from fedsim.data import Dirichlet, Iid, Property
+from fedsim.data import Dirichlet, Examples, Iid, Property
 from scenarios.run.scenario import load_scenario
 from scenarios.run.world import World
 
@@ -12,7 +12,7 @@ EVERY_WAY = [Iid(), Iid(size_spread=0.6), Dirichlet(alpha=0.1), Dirichlet(alpha=
 
 
 def deal(partition, labels, clients, dataset_size, seed=0):
-    return partition.deal(labels, clients, dataset_size, np.random.default_rng(seed))
+    return partition.deal(Examples(labels, labels), clients, dataset_size, np.random.default_rng(seed))
 
 
 def class_shares(owned, labels):
@@ -77,12 +77,12 @@ def test_dirichlet_can_deal_out_everything(alpha):
 
 @pytest.mark.parametrize("partition", [Iid(), Dirichlet()], ids=repr)
 def test_too_few_images_name_the_setting(partition):
-    with pytest.raises(UserError, match=r"clients\.dataset_size: 51 clients × 10 images need 510.*are 500"):
+    with pytest.raises(UserError, match=r"clients\.dataset_size: 51 clients × 10 examples need 510.*are 500"):
         deal(partition, BALANCED, 51, 10)
 
 
 def test_too_few_images_for_the_sizes_drawn():
-    with pytest.raises(UserError, match=r"60 clients × 5 to 15 images need \d+ training images.*are 500"):
+    with pytest.raises(UserError, match=r"60 clients × 5 to 15 examples need \d+ training examples.*are 500"):
         deal(Iid(size_spread=0.5), BALANCED, 60, 10)
 
 
@@ -113,13 +113,13 @@ RED = {"red": np.arange(500) % 5 == 0}
 
 def test_property_goes_to_its_holders_and_to_nobody_else():
     owned = Property(attribute="red", share=0.5, holders=0.25).deal(
-        BALANCED, 12, 20, np.random.default_rng(0), RED
+        Examples(BALANCED, BALANCED, RED), 12, 20, np.random.default_rng(0)
     )
     everything = np.concatenate(owned)
     assert len(np.unique(everything)) == len(everything) == 240
     assert sorted(RED["red"][mine].sum() for mine in owned) == [0] * 9 + [10] * 3
     again = Property(attribute="red", share=0.5, holders=0.25).deal(
-        BALANCED, 12, 20, np.random.default_rng(0), RED
+        Examples(BALANCED, BALANCED, RED), 12, 20, np.random.default_rng(0)
     )
     assert all(np.array_equal(a, b) for a, b in zip(owned, again, strict=True))
 
@@ -128,12 +128,12 @@ def test_property_goes_to_its_holders_and_to_nobody_else():
     ("partition", "attributes", "message"),
     [
         (Property(attribute="blue"), RED, "data.partition.attribute is 'blue': expected one of red"),
-        (Property(attribute="red"), {}, "none: these images have no attributes"),
-        (Property(attribute="red", holders=0.9), RED, "18 of them with 'red', need 180 training images with"),
+        (Property(attribute="red"), {}, "none: these data have no attributes"),
+        (Property(attribute="red", holders=0.9), RED, "18 of them with 'red', need 180 training examples"),
         (Property(attribute="red", holders=0.05), {"red": np.ones(500, dtype=bool)}, "need 390"),
     ],
 )  # fmt: skip
 def test_property_mistakes_are_one_line(partition, attributes, message):
     with pytest.raises(UserError) as caught:
-        partition.deal(BALANCED, 20, 20, np.random.default_rng(0), attributes)
+        partition.deal(Examples(BALANCED, BALANCED, attributes), 20, 20, np.random.default_rng(0))
     assert message in str(caught.value)

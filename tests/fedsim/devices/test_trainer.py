@@ -5,10 +5,12 @@ import pytest
 from torch import nn
 
 from fedsim.core.seeds import Stage, stream
-from fedsim.data import ImageData
+from fedsim.data import Examples
+from fedsim.data.images.labelled import labelled_images
 from fedsim.devices.trainer import Trainer
 from fedsim.federation import ClientSettings
 from fedsim.models import Cnn, Custom, Lenet, Mlp, Model, Resnet
+from fedsim.tasks.images import ImageClassification
 from fedsim.training.local_training import FlatModel, initial_model
 from fedsim.training.stacked import stages_of
 from fedsim.trusted.failures import Failures
@@ -57,10 +59,10 @@ def trainer(
 ):
     rng = np.random.default_rng(0)
     images = rng.integers(levels[0], levels[1], (100, *size, 3), dtype=np.uint8)
-    labels = rng.integers(0, 4, 100)
+    examples = Examples(images, rng.integers(0, 4, 100))
     parts = np.split(rng.permutation(100)[: sum(owned)], np.cumsum(owned)[:-1])
     return Trainer(
-        data=ImageData(images, labels, images[:1], labels[:1], tuple("abcd")),
+        data=labelled_images(tuple("abcd"), examples, examples[:1]),
         owned=parts,
         model=model,
         settings=ClientSettings(**{"batch_size": 4, "lr": 0.05, **settings}),
@@ -69,8 +71,12 @@ def trainer(
     )
 
 
+def task_for(size=(18, 17)):
+    return ImageClassification(tuple("abcd"), (*size, 3))
+
+
 def first_model(model, size=(18, 17)):
-    return FlatModel(initial_model(model, (3, *size), 4, stream(3, Stage.MODEL))).read()
+    return FlatModel(initial_model(model, task_for(size), stream(3, Stage.MODEL))).read()
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
@@ -97,7 +103,7 @@ def test_updates_do_not_depend_on_the_company(model, settings):
 
 
 def test_the_networks_of_the_library_are_stacked_where_they_can_be():
-    stacked = [stages_of(model.build((3, 18, 17), 4)) is not None for model in MODELS]
+    stacked = [stages_of(model.build(task_for())) is not None for model in MODELS]
     assert stacked == [True] * 6 + [False, True, False]
 
 

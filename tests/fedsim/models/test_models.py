@@ -6,6 +6,7 @@ import torch
 
 from fedsim.core.errors import UserError
 from fedsim.models import Cnn, Custom, Lenet, Mlp, Resnet
+from fedsim.tasks.images import ImageClassification
 from fedsim.training.local_training import FlatModel, initial_model
 from scenarios.run.scenario import load_scenario
 
@@ -14,7 +15,9 @@ MODELS = [Lenet(), Mlp(), Cnn(), Resnet(), Resnet(blocks=2, width=8)]
 
 
 def build(model, shape=CIFAR, classes=10, seed=0):
-    return initial_model(model, shape, classes, np.random.default_rng(seed))
+    channels, height, width = shape
+    task = ImageClassification(tuple(map(str, range(classes))), (height, width, channels))
+    return initial_model(model, task, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
@@ -136,11 +139,11 @@ def test_custom_network(own_module, factory):
         ("own_networks:number", "own_networks:number is not a function but int"),
         (
             "own_networks:three",
-            "cannot be called with (image_shape, classes): missing a required argument: 'c'",
+            "cannot be called with (input_shape, outputs): missing a required argument: 'c'",
         ),
         ("own_networks:no_module", "expected an nn.Module, got str"),
         ("own_networks:empty", "it has no parameters"),
-        ("own_networks:pair", "expected logits of shape (2, 10) for two images, got (2, 11)"),
+        ("own_networks:pair", "expected outputs of shape (2, 10) for two images, got (2, 11)"),
         ("own_networks:double", "float32 only"),
         ("own_networks:for_cifar_only", "RuntimeError"),
         ("own_networks:broken", "NameError: name 'undefined_name' is not defined"),

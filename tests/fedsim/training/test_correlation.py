@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import conv2d, max_pool2d
 
-from fedsim.training.stacked.correlation import Kernels, Pooled, correlate, pull_back
+from fedsim.training.stacked.correlation import Kernels, Pooled, correlate, correlate_backward
 
 # Rounding in another order, relative to the largest number.
 TOLERANCE = 1e-5
@@ -37,7 +37,7 @@ def test_like_torch(outputs, channels, size, kernel, pool):
     rng.standard_normal(out=gradient, dtype=np.float32)
     gradient[rng.random(values.shape) < 0.4] = 0
     by, below = Kernels(np.empty_like(weight), np.empty_like(bias)), np.empty_like(x)
-    pull_back(Pooled(gradient, places), x, weight, by, below)
+    correlate_backward(Pooled(gradient, places), x, weight, by, below)
     for copy in range(2):
         inputs = [torch.tensor(each[copy], requires_grad=True) for each in (x, weight, bias)]
         images, weights, biases = inputs

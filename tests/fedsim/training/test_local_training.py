@@ -7,9 +7,11 @@ from torch import nn
 
 from fedsim.federation import ClientSettings
 from fedsim.models import Cnn, Lenet, Mlp, Resnet
-from fedsim.training.local_training import FlatModel, accuracy, as_input, initial_model, local_update
+from fedsim.tasks.images import ImageClassification
+from fedsim.training.local_training import FlatModel, evaluate, initial_model, local_update
 
 SHAPE, CLASSES = (3, 32, 32), 10
+TASK = ImageClassification(tuple("abcdefghij"), (32, 32, 3))
 
 
 def data(n=20):
@@ -19,7 +21,7 @@ def data(n=20):
 
 
 def build(model, seed=0):
-    return initial_model(model, SHAPE, CLASSES, np.random.default_rng(seed))
+    return initial_model(model, TASK, np.random.default_rng(seed))
 
 
 CONVOLUTIONS = (3 * 6 * 25 + 6) + (6 * 16 * 25 + 16)
@@ -50,7 +52,13 @@ def test_update_is_what_a_plain_loop_computes(model, momentum):
     flat = FlatModel(module)
     start = flat.read()
     update = local_update(
-        flat, start, images=images, labels=labels, settings=settings, rng=np.random.default_rng(5)
+        flat,
+        start,
+        inputs=images,
+        targets=labels,
+        loss=TASK.loss,
+        settings=settings,
+        rng=np.random.default_rng(5),
     )
 
     rng = np.random.default_rng(5)
@@ -75,7 +83,13 @@ def test_nothing_of_one_client_reaches_the_next():
 
     def update(rng_seed):
         return local_update(
-            model, start, images=images, labels=labels, settings=settings, rng=np.random.default_rng(rng_seed)
+            model,
+            start,
+            inputs=images,
+            targets=labels,
+            loss=TASK.loss,
+            settings=settings,
+            rng=np.random.default_rng(rng_seed),
         )
 
     first = update(1)
@@ -83,10 +97,10 @@ def test_nothing_of_one_client_reaches_the_next():
     assert np.array_equal(update(1), first)
 
 
-def test_as_input_spans_minus_one_to_one():
+def test_inputs_span_minus_one_to_one():
     pixels = np.zeros((1, 2, 2, 3), dtype=np.uint8)
     pixels[0, 0, 1] = (255, 0, 0)
-    tensor = as_input(pixels)
+    tensor = TASK.as_inputs(pixels)
     assert tensor.shape == (1, 3, 2, 2)
     assert tensor[0, 0, 0, 1] == 1
     assert tensor[0, 1, 0, 1] == -1
@@ -98,4 +112,4 @@ def test_accuracy_counts_hits():
             return torch.tensor([0.0, 1.0, 0.0]).expand(len(x), 3)
 
     labels = torch.tensor([1] * 300 + [0] * 900)
-    assert accuracy(Constant(), torch.zeros(1200, 3, 2, 2), labels) == 0.25
+    assert evaluate(TASK, Constant(), torch.zeros(1200, 3, 2, 2), labels) == 0.25

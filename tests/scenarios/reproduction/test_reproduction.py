@@ -317,7 +317,7 @@ def test_table_1_is_sixteen_million_steps():
 def test_steps_are_timed_as_they_are_taken():
     (point,) = Experiment.load(PAPER / "tableS7.toml").budget(Budget.QUICK).points
     step = step_of(point)
-    assert (step.images, step.momentum) == (16, False)
+    assert (step.batch_size, step.momentum) == (16, False)
     assert step.cpu_seconds() > 0
 
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-
-MIDDLE = 127.5
-"""Between black and white: how far a pixel is from there, over as much, is what a network gets to see."""
+MID_GREY = 127.5
+"""A network sees (pixel - MID_GREY) / MID_GREY."""
 
 
 def scaled_(pixels: torch.Tensor) -> torch.Tensor:
     """Pixels from 0 to 255 as numbers from -1 to 1, in place."""
-    return pixels.div_(MIDDLE).sub_(1)
+    return pixels.div_(MID_GREY).sub_(1)

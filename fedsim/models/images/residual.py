@@ -1,7 +1,7 @@
-"""The one module of the library's networks that torch does not have.
+"""The residual block, the only module of the library's networks that torch lacks.
 
-In a file of its own, because a subclass of `nn.Module` needs torch when it is defined, and scenario files
-are read without torch.
+It has its own file, because a subclass of `nn.Module` needs torch when it is defined, and scenario files are
+read without torch.
 """
 
 import torch
@@ -17,5 +17,5 @@ class Residual(nn.Module):
         self.shortcut = shortcut
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """(n, channels, height, width) to what the paths make of it."""
+        """(n, channels, height, width) to (n, channels, rows, columns)."""
         return nn.functional.relu(self.body(images) + self.shortcut(images))

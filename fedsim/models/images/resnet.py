@@ -1,13 +1,13 @@
-"""A small residual network that normalises within an image, as federated learning needs it."""
+"""A small residual network with group normalisation: federated learning shares parameters only."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from fedsim.core.errors import UserError
-from fedsim.core.settings import Settings
+from fedsim.models.images.convolutional import Convolutional
+from fedsim.tasks.task import Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 _GROUPS = 8
 
 
-class Resnet(Settings):
+class Resnet(Convolutional):
     """A small ResNet with GroupNorm: three stages of residual blocks.
 
-    With the defaults 78,042 parameters on colour images in ten classes, whatever their size. Group
-    normalisation, because batch normalisation keeps statistics beside the parameters, which clients
-    would have to share, too.
+    With the defaults 78,042 parameters on colour images of any size in ten classes. It uses group
+    normalisation, because batch normalisation keeps statistics beside the parameters, which clients would
+    have to share, too.
     """
+
+    smallest_side: ClassVar[int] = 4
 
     name: Literal["resnet"] = "resnet"
     width: Annotated[int, Field(gt=0, multiple_of=_GROUPS)] = 16
@@ -29,13 +31,11 @@ class Resnet(Settings):
     blocks: PositiveInt = 1
     """Residual blocks per stage."""
 
-    def build(self, image_shape: tuple[int, int, int], classes: int) -> nn.Module:
-        """A freshly initialised network that maps (n, *image_shape) to (n, classes) logits."""
+    def build(self, task: Task) -> nn.Module:
+        """A freshly initialised network from images to logits."""
         from torch import nn
 
-        channels, height, width = image_shape
-        if min(height, width) < 4:
-            raise UserError(f"model.name: resnet needs at least 4×4 pixels, these are {height}×{width}")
+        channels, _, _ = self.image_shape(task)
         stages: list[nn.Module] = []
         inputs = self.width
         for stage in range(3):
@@ -51,15 +51,15 @@ class Resnet(Settings):
             *stages,
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
-            nn.Linear(inputs, classes),
+            nn.Linear(inputs, task.outputs),
         )
 
 
 def _residual(inputs: int, outputs: int, *, stride: int) -> nn.Module:
-    """Two normalised 3×3 convolutions, added to a shortcut: itself, or a 1×1 convolution to the new size."""
+    """Two normalised 3×3 convolutions, added to a shortcut: the input, or a 1×1 convolution of it."""
     from torch import nn
 
-    from fedsim.models.residual import Residual
+    from fedsim.models.images.residual import Residual
 
     shortcut: nn.Module = nn.Identity()
     if stride != 1 or inputs != outputs:
