@@ -83,8 +83,9 @@ class Bench:
         content = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": server_round})})
         nodes = tuple(self.grid.get_node_ids())
         invitation = Invitation(self.grid, server_round, Message(content, nodes[0], "train"), nodes)
+        summation = self.world.scenario.federation.aggregation.enrol(self.grid, nodes)
         before, began = self.grid.device_s, time.process_time()
-        summing = self.world.scenario.federation.aggregation.open_round(invitation)
+        summing = summation.open_round(invitation)
         summing.close(self.grid.send_and_receive(summing.messages))
         device, whole = self.grid.device_s - before, time.process_time() - began
         return 1e3 * device / len(nodes), 1e3 * (whole - device) / len(nodes)

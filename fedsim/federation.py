@@ -1,4 +1,4 @@
-"""The settings of the honest world: what clients do with their data, and how rounds are run."""
+"""The settings of the honest world: the work of clients, and the rounds of the federation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fedsim.trusted.summation import Aggregation, Ideal
 
 
 class ClientSettings(LocalWork):
-    """What a client does with its examples, and what may go wrong on the way."""
+    """The local work of a client, and the failures of its device."""
 
     failures: Failures = Failures()
 
 
 class FederationSettings(Settings):
-    """How many clients and rounds there are, who is invited, and what the server does with the sum."""
+    """The number of clients and rounds, the choice of cohorts, the summing, and the server's model."""
 
     clients: PositiveInt
     rounds: PositiveInt

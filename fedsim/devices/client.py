@@ -14,7 +14,7 @@ from fedsim.defences.defence import Defence
 from fedsim.devices.trainer import Trainer
 from fedsim.flower import WEIGHT, client_number, enter_task, record_vector, round_number, vector_record
 from fedsim.trusted.diary import answer_diary_queries, diary_mod
-from fedsim.trusted.summation import Aggregation
+from fedsim.trusted.rounds import SummationSettings
 
 IDENTIFY = "query.identify"
 """Message type that asks a node for its partition, so that schedules can speak of clients."""
@@ -25,7 +25,7 @@ _NODE = 1
 
 def build_client_app(
     trainer: Trainer,
-    aggregation: Aggregation,
+    aggregation: SummationSettings,
     *,
     defences: Sequence[Defence] = (),
     mods: Sequence[Mod] = (),

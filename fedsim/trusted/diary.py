@@ -1,10 +1,10 @@
-"""The device's diary: what a simulated device really sent, kept where no server looks.
+"""The device's diary: the updates that a simulated device really sent, kept where no server looks.
 
 The truth cannot come from the server's side, because under masking no update ever reaches it. So every
-device keeps the sum of its own updates in its Flower context, and the simulator, which no real
-federation has, reads the diaries once the run is over. A device cannot know whether its latest update
-made it into a sum; the simulator tells it to strike out those that did not. Until then the device holds on
-to the update as it was sent, and adds it to the sum no later than when it trains again.
+device keeps the sum of its own updates in its Flower context. The simulator reads these diaries once the run
+is over; no real federation has such a reader. A device cannot know whether its latest update became part of a
+sum, so the simulator tells it to strike out an update that did not. Until then the device keeps the latest
+update as it was sent. It adds it to the sum when it trains again, at the latest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_ROUND = 0
 
 @dataclass(frozen=True)
 class Diary:
-    """`total` (dim,) float32 is the sum of the client's updates over `rounds` rounds; None for no round."""
+    """`total` (dim,) float32 is the sum of the client's updates over `rounds` rounds; None for 0 rounds."""
 
     client: int
     rounds: int
@@ -38,7 +38,7 @@ class Diary:
 
 
 def diary_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """A client mod, around the defences: note the update that goes into the sum of a round."""
+    """A client mod outside the defences: keep the update that goes into the sum of a round."""
     reply = call_next(message, context)
     if message.metadata.message_type == "train" and not reply.has_error():
         settle(context)
@@ -48,7 +48,7 @@ def diary_mod(message: Message, context: Context, call_next: ClientAppCallable) 
 
 
 def answer_diary_queries(app: ClientApp) -> None:
-    """Teach an app to strike out its latest entry, and to hand out its diary."""
+    """Register the two queries of an app: strike out the latest update, and hand out the diary."""
 
     @app.query(_STRIKE)
     def strike(message: Message, context: Context) -> Message:
@@ -69,7 +69,7 @@ def answer_diary_queries(app: ClientApp) -> None:
 
 
 def settle(context: Context) -> None:
-    """Add the latest update to the total, once nobody can strike it out any more, and let go of it."""
+    """Add the latest update to the total; nobody can strike it out any more."""
     notes = _notes(context)
     if notes[_LATEST_ROUND] == _NO_ROUND:
         return
@@ -79,7 +79,7 @@ def settle(context: Context) -> None:
 
 
 def strike_out(grid: Grid, server_round: int, nodes: Iterable[int]) -> None:
-    """Tell devices that their update of this round is part of no sum."""
+    """Tell devices that their update of this round is not part of any sum."""
     content = RecordDict({"strike": MetricRecord({"round": server_round})})
     for reply in grid.send_and_receive([Message(content, node, f"query.{_STRIKE}") for node in nodes]):
         _answered(reply)
@@ -104,7 +104,7 @@ def _answered(reply: Message) -> RecordDict:
 
 
 def _notes(context: Context) -> MetricRecord:
-    """The round of the latest update, and how many rounds the total holds; changed in their place."""
+    """The round of the latest update, and the number of rounds in the total; changed in place."""
     if _NOTES not in context.state:
         context.state[_NOTES] = MetricRecord({_LATEST_ROUND: _NO_ROUND, _ROUNDS: 0})
     return metrics_in(context.state, _NOTES)

@@ -1,4 +1,4 @@
-"""Devices that fail: switched off, interrupted, or cut off with a finished update in hand."""
+"""Devices that fail: switched off, interrupted during training, or disconnected before they deliver."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Failure(StrEnum):
 
 
 class Failures(Settings):
-    """How often a device that is invited to a round fails in it; at most one thing goes wrong at a time.
+    """How often an invited device fails in a round, by kind; at most one kind happens in a round.
 
-    A device that failed is back in the next round. Its counter counts what it trained: a `lost` round is
-    in the counts and not in the sum.
+    A device that failed is back in the next round. Its counter counts every finished training: a `lost` round
+    is in the counts and not in the sum.
     """
 
     absent: Rate = 0.0
-    """Answers nothing all round: switched off, or too slow to be waited for."""
+    """The device answers nothing during the round: it is switched off, or too slow."""
     interrupted: Rate = 0.0
-    """Joins the round, and agrees on masks if there are any, but never trains to the end."""
+    """The device joins the round and agrees on masks, if there are any, but does not finish its training."""
     lost: Rate = 0.0
-    """Trains and counts the round, but its update does not arrive."""
+    """The device trains and counts the round, but its update does not arrive."""
 
     @model_validator(mode="after")
     def _at_most_one(self) -> Self:
@@ -47,7 +47,7 @@ class Failures(Settings):
         return self
 
     def draw(self, seed: int, client: int, round_index: int) -> Failure | None:
-        """What goes wrong with a client in a round: a function of the seed, the client and the round."""
+        """The failure of a client in a round, if any: a function of the seed, the client and the round."""
         chance = stream(seed, Stage.DEVICE, client, round_index).random()
         for failure, rate in (
             (Failure.ABSENT, self.absent),
@@ -60,11 +60,11 @@ class Failures(Settings):
         return None
 
     def trains(self, seed: int, client: int, round_index: int) -> bool:
-        """Whether a client that is invited to a round gets through its training."""
+        """Whether a client that is invited to a round finishes its training."""
         return self == Failures() or self.draw(seed, client, round_index) in (None, Failure.LOST)
 
     def device_mods(self, seed: int) -> list[Mod]:
-        """The client mod, outermost of all, that makes devices fail; none if they never do."""
+        """The outermost client mod, which makes devices fail; none if they never fail."""
         if self == Failures():
             return []
         from flwr.app import Error, Message
@@ -74,7 +74,7 @@ class Failures(Settings):
 
         def failing_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
             if "config" not in message.content:
-                # Not part of a round, as telemetry is: the device is up again by then.
+                # Not part of a round, for example telemetry: by then the device is available again.
                 return call_next(message, context)
             client, is_training = client_number(context), message.metadata.message_type == "train"
             failure = self.draw(seed, client, round_number(message) - 1)

@@ -1,4 +1,4 @@
-"""What devices answer: replies, absences that belong to life, and faults that end a run."""
+"""The replies of devices: those that arrived, expected dropouts, and faults that end a run."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from flwr.app import Message
 from fedsim.core.errors import UserError
 
 DEVICE_FAILED = 1001
-"""Error code of a device that is switched off or breaks down: a dropout. Flower's own codes are small."""
+"""Error code of a device that drops out: the scenario asks for it. Flower's own codes are small."""
 
 UNSENDABLE = 1002
 """Error code of an update that the scenario's settings cannot carry: the user's mistake."""
 
 
 class ClientFailedError(RuntimeError):
-    """A client answered with an error that no setting accounts for."""
+    """A client answered with an error that no setting of the scenario explains."""
 
 
 def delivered(replies: Iterable[Message]) -> dict[int, Message]:
-    """Node id → reply, for the nodes that delivered one; dropouts are left out, faults raise."""
+    """Node id → reply, for the nodes that delivered; dropouts are left out, other errors raise."""
     by_node = {}
     for reply in replies:
         if not reply.has_error():

@@ -1,26 +1,32 @@
-"""One round of summing: from an invitation to the sum of what arrived."""
+"""The contract of secure summing: settings, the devices they enrol, and one round from invitation to sum.
+
+A way of summing has three parts. Its settings are a section of the scenario. They enrol the devices before
+the first round, which gives a `Summation`. That opens a `SummingRound` for every cohort.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-import numba
 import numpy as np
-from flwr.app import Message
-from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from fedsim.flower import WEIGHT, metrics_in, record_vector
-from fedsim.trusted.replies import delivered
+from fedsim.core.settings import Settings
 
-_STRETCH = 32_768
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from flwr.app import Message
+    from flwr.clientapp import ClientApp
+    from flwr.clientapp.typing import Mod
+    from flwr.serverapp import Grid
 
 
 @dataclass(frozen=True)
 class Invitation:
-    """Who is asked to train in a round, over which grid, and what the server says to them.
+    """The devices that are asked to train in a round, the grid that reaches them, and the server's message.
 
     `nodes` are in the order of their clients' numbers, so that nothing depends on Flower's random ids.
     """
@@ -33,15 +39,17 @@ class Invitation:
     @property
     def dim(self) -> int:
         """Entries of the model, and of an update."""
+        from fedsim.flower import record_vector
+
         return len(record_vector(self.instruction))
 
 
 @dataclass(frozen=True)
 class RoundSum:
-    """`total` (dim,) float32, the sum of the updates of `members` (node ids), and their examples.
+    """`total` (dim,) float32 is the sum of the updates of `members` (node ids); `weight` their examples.
 
-    A void round, whose updates were sent but cannot be summed, has no members, a zero total and the
-    weight NaN. A round in which nobody sent anything has no members and the weight 0.
+    In a void round devices sent updates that cannot be summed: it has no members, a zero total and the weight
+    NaN. A round in which no device sent an update has no members and the weight 0.
     """
 
     total: NDArray[np.float32]
@@ -50,63 +58,55 @@ class RoundSum:
 
     @classmethod
     def of_nobody(cls, dim: int) -> Self:
-        """Nothing was sent."""
+        """The sum of no updates."""
         return cls(np.zeros(dim, dtype=np.float32), 0.0, ())
 
     @classmethod
     def void(cls, dim: int) -> Self:
-        """What was sent is lost."""
+        """The updates that were sent are lost."""
         return cls(np.zeros(dim, dtype=np.float32), float("nan"), ())
 
 
-class SummingRound(Protocol):
-    """A round that is under way; `messages` start the training."""
+class SummingRound(ABC):
+    """A round in progress."""
 
     messages: list[Message]
+    """The calls for training, ready when the round is open."""
 
+    @abstractmethod
     def close(self, replies: Iterable[Message]) -> RoundSum:
-        """The sum of the updates that arrived."""
+        """The sum of the updates that arrived; it does not depend on the order of the replies."""
 
 
-class IdealRound:
-    """The server side sees every update, adds it and forgets it."""
+class Summation(ABC):
+    """A way of summing after enrolment: it knows all devices."""
 
-    def __init__(self, invitation: Invitation) -> None:
-        self._invitation = invitation
-        instruction = invitation.instruction
-        self.messages = [
-            Message(instruction.content, node, instruction.metadata.message_type) for node in invitation.nodes
-        ]
-
-    def close(self, replies: Iterable[Message]) -> RoundSum:
-        """The sum of the updates that arrived, accumulated in float64 in the order of the clients."""
-        arrived = delivered(replies)
-        members = tuple(node for node in self._invitation.nodes if node in arrived)
-        if not members:
-            return RoundSum.of_nobody(self._invitation.dim)
-        total = _sum([record_vector(arrived[node]) for node in members])
-        weight = sum(_weight(arrived[node]) for node in members)
-        return RoundSum(total, weight, members)
+    @abstractmethod
+    def open_round(self, invitation: Invitation) -> SummingRound:
+        """Begin a round."""
 
 
-def _sum(updates: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Their sum in float64, rounded once at the end; a stretch at a time, which stays in the cache."""
-    total = np.empty_like(updates[0])
-    for begin in range(0, len(total), _STRETCH):
-        stretch = slice(begin, begin + _STRETCH)
-        exact = updates[0][stretch].astype(np.float64)
-        for update in updates[1:]:
-            _add(exact, update[stretch])
-        total[stretch] = exact
-    return total
+class SummationSettings(Settings, ABC):
+    """A way of summing as a scenario names it, with its part on the devices.
 
+    To add one, write a subclass with a `name` and add it to `Aggregation` in `fedsim.trusted.summation`.
+    """
 
-@numba.njit(nogil=True, cache=True)
-def _add(to: NDArray[np.float64], vector: NDArray[np.float32]) -> None:
-    """`to += vector`, without converting the vector first as NumPy does."""
-    for i in range(len(to)):
-        to[i] += vector[i]
+    further_messages: ClassVar[int]
+    """Messages to every member of a cohort in a round, besides the call for training."""
 
+    @abstractmethod
+    def check_cohort(self, size: int) -> None:
+        """A `UserError` if cohorts of this size cannot be summed; called before any training."""
 
-def _weight(reply: Message) -> float:
-    return float(metrics_in(reply.content, "metrics")[WEIGHT])  # type: ignore[arg-type]
+    @abstractmethod
+    def enrol(self, grid: Grid, nodes: Sequence[int]) -> Summation:
+        """Make all devices known, before the first round."""
+
+    @abstractmethod
+    def device_mods(self) -> list[Mod]:
+        """Client mods that change an update just before it leaves its device, after all defences."""
+
+    @abstractmethod
+    def teach(self, app: ClientApp) -> None:
+        """Register the queries that devices answer."""

@@ -1,7 +1,8 @@
-"""Who is invited in which round. Decided ahead from the seed, over clients' own numbers."""
+"""The schedule: which clients are invited in which round, drawn from the seed before the first round."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
 import numpy as np
@@ -12,10 +13,22 @@ from fedsim.core.errors import UserError
 from fedsim.core.settings import BY_NAME, Settings
 
 
-class Bernoulli(Settings):
+class ParticipationSettings(Settings, ABC):
+    """How the cohorts of a federation are chosen.
+
+    To add a way, write a subclass with a `name` and add it to `Participation` below. It draws over the
+    numbers of the clients, never over Flower's node ids, which are random.
+    """
+
+    @abstractmethod
+    def draw(self, rounds: int, clients: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """(rounds, clients), True where the client is invited; `UserError` if the numbers do not fit."""
+
+
+class Bernoulli(ParticipationSettings):
     """Every client takes part in every round with the same probability, independently, as in the paper.
 
-    A round may be empty: its aggregate is then zero.
+    A round may have no clients; its aggregate is then zero.
     """
 
     name: Literal["bernoulli"] = "bernoulli"
@@ -26,7 +39,7 @@ class Bernoulli(Settings):
         return rng.random((rounds, clients)) < self.rate
 
 
-class Cohort(Settings):
+class Cohort(ParticipationSettings):
     """Every round invites the same number of clients, chosen uniformly without replacement."""
 
     name: Literal["cohort"] = "cohort"
@@ -44,19 +57,19 @@ class Cohort(Settings):
         return invited
 
 
-class Batches(Settings):
-    """Clients are tied into batches that only ever take part together, so that sums reveal batches at best.
+class Batches(ParticipationSettings):
+    """Clients form batches that always take part together, so that sums reveal batches at best.
 
-    The batch partitioning of So et al. ("Securing secure aggregation", 2023). Batches are drawn once; every
-    round invites those that have been invited least often, ties broken at random, so that all get their turn.
-    What does not fill a batch joins one: no batch is smaller than `batch_size`.
+    The batch partitioning of So et al. ("Securing secure aggregation", 2023). Batches are drawn once. Every
+    round invites the batches that have been invited least often, and breaks ties at random, so that each gets
+    its turn. Clients left over join other batches: no batch is smaller than `batch_size`.
     """
 
     name: Literal["batches"] = "batches"
     batch_size: Annotated[int, Field(ge=2)]
-    """The number of clients among whom each one hides."""
+    """Smallest number of clients in a batch; each client hides among them."""
     per_round: PositiveInt = 1
-    """Batches that every round invites."""
+    """Number of batches that a round invites."""
 
     def draw(self, rounds: int, clients: int, rng: np.random.Generator) -> NDArray[np.bool_]:
         """(rounds, clients), True where the client is invited."""

@@ -1,4 +1,4 @@
-"""Updates after several numbers of epochs from one training, kept in files for those who need them later."""
+"""The spool: updates after 1, 2, 4, … local epochs from one training, in files, for later trainings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 
 class Spool:
-    """Updates of one model `start`, by client, round and number of local epochs, in a folder of their own.
+    """Updates of one model `start`, by client, round and number of local epochs, in their own folder.
 
-    On its way through 64 epochs a client passes through 1, 2, 4, …: with the same seed it goes through its
-    examples in the same order, whatever comes after. So trainings that differ in `local_epochs` alone share
-    the longest of them. An update that is not here was never computed, or started from another model; it has
-    to be computed. A file has participations × dim × 4 bytes.
+    A client that trains for 64 epochs passes through 1, 2, 4, … epochs on its way: with the same seed it sees
+    its examples in the same order, however many epochs follow. So trainings that differ only in
+    `local_epochs` can share the longest of them. An update that is not in the spool was never computed, or started from
+    another model; the trainer computes it as usual. A file has participations × dim × 4 bytes.
     """
 
     def __init__(self, folder: Path, epochs: Sequence[int]) -> None:
@@ -27,13 +27,13 @@ class Spool:
         self._start = np.zeros(0, dtype=np.float32)
 
     def holds(self, client: int, round_index: int, start: NDArray[np.float32]) -> bool:
-        """Whether the update of that client and round is here."""
+        """Whether the spool has the update of this client and round, from this model."""
         return (client, round_index) in self._rows and np.array_equal(start, self._start)
 
     def write(
         self, client: int, round_index: int, start: NDArray[np.float32], updates: NDArray[np.float32]
     ) -> None:
-        """Keep (epochs, dim) updates, unless they start from another model than the first that came."""
+        """Keep updates (epochs, dim), unless they start from another model than the first ones."""
         if self._start.size == 0:
             self._start = start.copy()
         if not np.array_equal(start, self._start):
@@ -44,6 +44,6 @@ class Spool:
         self._rows[client, round_index] = len(self._rows)
 
     def read(self, client: int, round_index: int, epochs: int) -> NDArray[np.float32]:
-        """The update (dim,) after that many epochs."""
+        """The update (dim,) after this number of epochs."""
         dim, row = len(self._start), self._rows[client, round_index]
         return np.fromfile(self._files[epochs], dtype=np.float32, count=dim, offset=4 * dim * row)

@@ -1,4 +1,4 @@
-"""How updates are summed before the server sees anything."""
+"""The ways of summing that a scenario can choose."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from fedsim.core.settings import BY_NAME, Settings
+from fedsim.core.settings import BY_NAME
 from fedsim.trusted.masking import Masked
+from fedsim.trusted.rounds import SummationSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flwr.clientapp import ClientApp
     from flwr.clientapp.typing import Mod
+    from flwr.serverapp import Grid
 
-    from fedsim.trusted.rounds import Invitation, SummingRound
+    from fedsim.trusted.rounds import Summation
 
 
-class Ideal(Settings):
+class Ideal(SummationSettings):
     """Sum and forget: what secure aggregation promises, without running the protocol."""
 
     name: Literal["ideal"] = "ideal"
@@ -25,11 +29,11 @@ class Ideal(Settings):
     def check_cohort(self, size: int) -> None:
         """Any number of updates can be summed."""
 
-    def open_round(self, invitation: Invitation) -> SummingRound:
-        """Begin a round."""
-        from fedsim.trusted.rounds import IdealRound
+    def enrol(self, grid: Grid, nodes: Sequence[int]) -> Summation:
+        """No device has to register before the first round."""
+        from fedsim.trusted.ideal import IdealSummation
 
-        return IdealRound(invitation)
+        return IdealSummation()
 
     def device_mods(self) -> list[Mod]:
         """Devices send their updates as they are."""

@@ -1,4 +1,4 @@
-"""What really happened. Only scoring reads it; a linter keeps `attacks` and `analytics` away."""
+"""The truth of a run. Only scoring reads it; a linter keeps `attacks` and `analytics` away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARTICIPATION = "participation"
 
 @dataclass(frozen=True)
 class Truth:
-    """Who took part when, and what each client sent.
+    """The participation of every client in every round, and its mean update.
 
     `participation` (rounds, clients) uint8: 1 where the client's update is part of the round's sum.
     `updates` (clients, dim) float32: the mean of a client's updates over its rounds, the G of A = P G;
@@ -48,15 +48,15 @@ class Truth:
 
 
 class TruthRecorder:
-    """Learns from the trusted aggregation whose updates are in which sum, and the rest from the devices."""
+    """Collects the truth: participation from the trusted aggregation, updates from the devices' diaries."""
 
     def __init__(self, rounds: int, clients: int, dim: int) -> None:
         self.participation = np.zeros((rounds, clients), dtype=np.uint8)
-        """(rounds, clients), as far as recorded."""
+        """(rounds, clients), zero for rounds that are still to come."""
         self._dim = dim
 
     def record(self, round_index: int, clients: Iterable[int]) -> None:
-        """Note whose updates went into a round's sum."""
+        """Note the clients whose updates are in a round's sum."""
         self.participation[round_index, list(clients)] = 1
 
     def state(self) -> RecordDict:
@@ -68,7 +68,7 @@ class TruthRecorder:
         self.participation[:] = state.array_records[_PARTICIPATION][_PARTICIPATION].numpy()
 
     def truth(self, diaries: Iterable[Diary]) -> Truth:
-        """The whole truth, once every device has handed in its diary."""
+        """The whole truth, from the diaries of all devices."""
         rounds_of = self.participation.sum(axis=0, dtype=np.int64)
         updates = np.full((len(rounds_of), self._dim), np.nan, dtype=np.float32)
         for diary in diaries:

@@ -12,7 +12,8 @@ from attacks.observing import ObservingStrategy
 from fedsim.flower import enter_task, parameters_of, vector_record
 from fedsim.records import Transcript, TranscriptWriter
 from fedsim.server.strategy import server_strategy
-from fedsim.trusted.aggregation import CohortGrid, TrustedAggregation, cohort_reply
+from fedsim.trusted.aggregation import TrustedAggregation
+from fedsim.trusted.cohort import CohortGrid, cohort_reply
 from fedsim.trusted.truth import TruthRecorder
 from scenarios.run.world import World
 

@@ -21,7 +21,7 @@ def test_answers_are_the_devices_own_counts(collection):
     collector = CountCollector(FedAvg(), settings.questions(rounds=12, clients=3, seed=5))
     arrays, nodes = vector_record(np.zeros(2, dtype=np.float32)), list(fleet.grid.get_node_ids())
     for r in range(12):
-        for message in fleet.aggregation.open_round(fleet.invitation(r + 1)).messages:
+        for message in fleet.summation.open_round(fleet.invitation(r + 1)).messages:
             if trained[r, nodes.index(message.metadata.dst_node_id)]:
                 fleet.grid.send_and_receive([message])
         questions = collector.configure_evaluate(r + 1, arrays, ConfigRecord(), fleet.grid)

@@ -53,6 +53,7 @@ class Fleet:
             return Message(content, reply_to=message)
 
         self.app, self.grid = app, InlineGrid(app, len(updates))
+        self.summation = self.aggregation.enrol(self.grid, list(self.grid.get_node_ids()))
 
     def invitation(self, server_round=1):
         """Everybody is invited."""
@@ -67,7 +68,7 @@ class Fleet:
 
     def sum(self, server_round=1):
         """A whole round: the sum, and what each node replied to the call for training."""
-        summing = self.aggregation.open_round(self.invitation(server_round))
+        summing = self.summation.open_round(self.invitation(server_round))
         replies = list(self.grid.send_and_receive(summing.messages))
         return summing.close(replies), replies
 

@@ -7,6 +7,7 @@ arrives from one device is public keys, ciphertexts, a masked vector, and shares
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,21 @@ from fedsim.trusted.masking.fixed_point import Words
 from fedsim.trusted.masking.masks import grown, key_from_secret, pair_mask
 from fedsim.trusted.masking.settings import Masked
 from fedsim.trusted.replies import delivered
-from fedsim.trusted.rounds import Invitation, RoundSum
+from fedsim.trusted.rounds import Invitation, RoundSum, Summation, SummingRound
 
 
-class MaskedRound:
+@dataclass(frozen=True)
+class MaskedSummation(Summation):
+    """Opens masked rounds."""
+
+    settings: Masked
+
+    def open_round(self, invitation: Invitation) -> MaskedRound:
+        """Begin a round: agree on keys and exchange shares."""
+        return MaskedRound(self.settings, invitation)
+
+
+class MaskedRound(SummingRound):
     """One round of the protocol; void as soon as fewer devices are left than the threshold asks for.
 
     Devices may drop out at any step. The threshold is a part of the invited cohort. The sum does not

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
 
 from fedsim.core.errors import UserError
-from fedsim.core.settings import Settings
 from fedsim.trusted.masking.fixed_point import FixedPoint
+from fedsim.trusted.rounds import SummationSettings
 
 if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.clientapp.typing import Mod
+    from flwr.serverapp import Grid
 
-    from fedsim.trusted.rounds import Invitation, SummingRound
+    from fedsim.trusted.masking.server_side import MaskedSummation
 
 
-class Masked(Settings):
+class Masked(SummationSettings):
     """Pairwise masks with key agreement, secret shares and dropout recovery: the protocol itself."""
 
     name: Literal["masked"] = "masked"
@@ -53,11 +55,11 @@ class Masked(Settings):
                 f"{self.bits} bits can overflow, expected cohorts of at most {most}, fewer bits, or 64"
             )
 
-    def open_round(self, invitation: Invitation) -> SummingRound:
-        """Begin a round: agree on keys and exchange shares."""
-        from fedsim.trusted.masking.server_side import MaskedRound
+    def enrol(self, grid: Grid, nodes: Sequence[int]) -> MaskedSummation:
+        """No device has to register before the first round."""
+        from fedsim.trusted.masking.server_side import MaskedSummation
 
-        return MaskedRound(self, invitation)
+        return MaskedSummation(self)
 
     def device_mods(self) -> list[Mod]:
         """Devices mask what they send."""

@@ -10,7 +10,7 @@ from fedsim.defences import CentralDp, Clipping, LocalDp, Noise, Quantisation, T
 from fedsim.defences.accounting import gaussian_epsilon
 from fedsim.flower import WEIGHT, enter_local_task, parameters_of, record_vector, vector_record
 from fedsim.server.strategy import server_strategy
-from fedsim.trusted.aggregation import CohortGrid, cohort_reply
+from fedsim.trusted.cohort import CohortGrid, cohort_reply
 from scenarios.run.scenario import load_scenario
 
 UPDATE = np.random.default_rng(0).normal(size=2000).astype(np.float32)

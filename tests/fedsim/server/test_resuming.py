@@ -10,7 +10,7 @@ from fedsim.flower import PARAMETERS, enter_local_task, parameters_of, records_f
 from fedsim.flower import vector_record as record
 from fedsim.server.resuming import NotResumableError, merged, resumable
 from fedsim.server.strategy import MeanFromSum, server_strategy
-from fedsim.trusted.aggregation import CohortGrid, cohort_reply
+from fedsim.trusted.cohort import CohortGrid, cohort_reply
 
 ROUNDS, KILLED_AFTER, DIM, CLIENTS = 6, 3, 5, 4
 SUMS = np.random.default_rng(0).normal(size=(ROUNDS, DIM)).astype(np.float32)

@@ -13,8 +13,9 @@ from fedsim.engines.inline import InlineGrid
 from fedsim.flower import COHORT_SIZE, WEIGHT, client_number, enter_local_task, record_vector, vector_record
 from fedsim.server.strategy import server_strategy
 from fedsim.server.wrapper import StrategyWrapper
-from fedsim.trusted.aggregation import TrustedAggregation, discover
+from fedsim.trusted.aggregation import TrustedAggregation
 from fedsim.trusted.diary import Diary, answer_diary_queries, diary_mod, read_diaries
+from fedsim.trusted.fleet import discover
 from fedsim.trusted.replies import ClientFailedError
 from fedsim.trusted.summation import Ideal
 from fedsim.trusted.truth import TruthRecorder
@@ -147,7 +148,7 @@ def test_an_error_reply_is_not_an_empty_round(run, client_app):
 
 
 def test_too_few_nodes_is_an_error_that_says_what_to_do(client_app, monkeypatch):
-    monkeypatch.setattr("fedsim.trusted.aggregation._CONNECT_LIMIT_S", -1)
+    monkeypatch.setattr("fedsim.trusted.fleet._CONNECT_LIMIT_S", -1)
     with pytest.raises(RuntimeError, match=r"2 nodes are connected.*num-supernodes=3"):
         discover(InlineGrid(client_app, clients=2), clients=3)
 
@@ -164,7 +165,7 @@ def test_sums_do_not_depend_on_the_order_of_replies():
     rng = np.random.default_rng(0)
     updates = [rng.normal(size=1000).astype(np.float32) * 10.0**k for k in range(6)]
     fleet = Fleet(updates=updates)
-    summing = Ideal().open_round(fleet.invitation())
+    summing = fleet.summation.open_round(fleet.invitation())
     replies = list(fleet.grid.send_and_receive(summing.messages))
     forwards, backwards = summing.close(replies), summing.close(replies[::-1])
     np.testing.assert_array_equal(forwards.total, backwards.total)

@@ -81,7 +81,7 @@ def test_below_the_threshold_the_round_is_void_and_the_next_one_is_not(failure):
 def test_who_vanishes_before_the_unmasking_is_still_in_the_sum():
     settings = Masked()
     fleet = Fleet(drawn_updates(5, 500), settings)
-    summing = settings.open_round(fleet.invitation())
+    summing = fleet.summation.open_round(fleet.invitation())
     replies = fleet.grid.send_and_receive(summing.messages)
     fleet.plan.update({(3, 0): Failure.ABSENT})
     assert_sum_of(fleet, summing.close(replies), range(5), settings)
@@ -90,7 +90,7 @@ def test_who_vanishes_before_the_unmasking_is_still_in_the_sum():
 def test_too_few_left_for_the_unmasking_is_a_void_round():
     settings = Masked()
     fleet = Fleet(drawn_updates(5, 500), settings)
-    summing = settings.open_round(fleet.invitation())
+    summing = fleet.summation.open_round(fleet.invitation())
     replies = fleet.grid.send_and_receive(summing.messages)
     fleet.plan.update({(k, 0): Failure.ABSENT for k in (0, 1, 2)})
     assert np.isnan(summing.close(replies).weight)
@@ -171,7 +171,7 @@ def ask(fleet, client, query, order, server_round=1):
 def trained():
     """Four devices that have sent their masked vectors, before any unmasking."""
     fleet = Fleet(drawn_updates(4, 50), Masked())
-    summing = Masked().open_round(fleet.invitation())
+    summing = fleet.summation.open_round(fleet.invitation())
     fleet.grid.send_and_receive(summing.messages)
     return fleet
 
@@ -201,7 +201,7 @@ def test_a_device_helps_once_and_for_its_own_round(trained):
 def agreed():
     """Four devices that have shared their secrets, and the calls for training that follow."""
     fleet = Fleet(drawn_updates(4, 50), Masked())
-    return fleet, Masked().open_round(fleet.invitation()).messages
+    return fleet, fleet.summation.open_round(fleet.invitation()).messages
 
 
 def test_a_device_masks_one_vector_per_round(agreed):
