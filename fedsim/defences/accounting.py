@@ -1,13 +1,13 @@
-"""What repeated Gaussian noise adds up to, by Flower's accountant."""
+"""The ε of repeated Gaussian noise, by Flower's accountant."""
 
 from __future__ import annotations
 
 
 def gaussian_epsilon(noise_multiplier: float, releases: int, delta: float) -> float:
-    """ε at `delta` of so many releases with noise of `noise_multiplier` times the sensitivity.
+    """ε at `delta` of this number of releases, each with noise of `noise_multiplier` times the sensitivity.
 
-    Without amplification by sampling: that assumes that nobody knows who took part when, and finding that out
-    is what the attack here is about.
+    Without amplification by sampling: it assumes that nobody knows the participation of a client, and to find
+    that out is the aim of the attack.
     """
     from flwr.serverapp import (
         GaussianPrivacyEvent,

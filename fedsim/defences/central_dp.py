@@ -1,4 +1,4 @@
-"""Central differential privacy: clipped updates, and one dose of noise for all of them."""
+"""Central differential privacy: clipped updates, and noise on their sum."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
 
 class CentralDp(UpdateDefence):
-    """Devices clip their updates, and the sum gets Gaussian noise: where, decides against whom it protects.
+    """Devices clip their updates, and the sum or the model gets Gaussian noise.
 
-    On the `sum` it is added by the trusted aggregation, before the server sees anything. On the `model` it
-    is added by the server itself, as Flower's strategy wrapper does: that protects from those who see models,
-    and leaves the server with the exact sum.
+    On the `sum`, the trusted aggregation adds the noise before the server sees anything: it protects from the
+    server. On the `model`, the server adds the noise itself, as Flower's strategy wrapper does: it protects
+    from readers of the models, while the server has the exact sum.
     """
 
     name: Literal["central_dp"] = "central_dp"
     never_lengthens: ClassVar[bool] = True
-    counts_on_length: ClassVar[bool] = True
+    needs_bounded_length: ClassVar[bool] = True
+    states_epsilon: ClassVar[bool] = True
     norm: PositiveFloat
-    """Updates are clipped to it, which is then the most that one of them adds to a sum."""
+    """Updates are clipped to this norm: one update moves a sum by at most as much."""
     noise_multiplier: PositiveFloat
     """Standard deviation of the noise per entry of the sum, in units of `norm`."""
     noise_on: Literal["sum", "model"] = "sum"
@@ -45,7 +46,7 @@ class CentralDp(UpdateDefence):
         return total + sd * rng.standard_normal(len(total), dtype=np.float32)
 
     def on_server(self, strategy: Strategy, *, seed: int, place: int) -> Strategy:
-        """Flower's wrapper around the server's strategy, where the noise goes on the model."""
+        """Flower's wrapper around the server's strategy, if the noise goes on the model."""
         if self.noise_on != "model":
             return strategy
         from fedsim.defences.noisy_model import NoisyModel
@@ -59,10 +60,10 @@ class CentralDp(UpdateDefence):
         )
 
     def statement(self, most_rounds: int) -> dict[str, Any]:
-        """Also ε of all sums (or models) together at `delta`, for the client with the most rounds.
+        """Also ε at `delta`, of one round and of all rounds of the client with the most rounds.
 
-        Cohort sizes are no secret, so that two worlds differ in a client's updates, against zeros in their
-        place, and not in who takes part.
+        Cohort sizes are public. So two neighbouring worlds differ in the updates of one client, which are
+        zeros in one of them, and not in its participation.
         """
         from fedsim.defences.accounting import gaussian_epsilon
 

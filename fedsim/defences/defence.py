@@ -1,9 +1,11 @@
-"""What a defence is: hooks for devices, for sums and for the server, which do nothing by default."""
+"""What a defence is: hooks for devices, for sums and for the server, and what it needs and promises."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic_core import PydanticCustomError
 
 from fedsim.core.seeds import Stage, stream
 from fedsim.core.settings import Settings
@@ -19,18 +21,24 @@ if TYPE_CHECKING:
 class Defence(Settings):
     """A change to the honest world that is meant to protect its clients; a subclass overrides its hooks.
 
-    A scenario lists defences in the order in which they meet an update, and then a sum. `place` is a
-    defence's place in that list: with the seed, the client and the round it addresses its randomness.
+    A scenario lists defences in the order in which they change an update, and then a sum. `place` is the
+    position of a defence in that list: with the seed, the client and the round it addresses the randomness.
+
+    The class attributes declare what a defence needs and promises. Scenarios with an order that breaks a
+    promise are refused (`in_order`), and a contract test holds every defence to its declaration.
     """
 
     name: str
     never_lengthens: ClassVar[bool] = False
-    """Whether no update leaves longer than it came."""
-    counts_on_length: ClassVar[bool] = False
-    """Whether what it promises rests on updates that nobody lengthens after it."""
+    """Promise: no update leaves the device with a larger L2 norm than it came with."""
+    needs_bounded_length: ClassVar[bool] = False
+    """Need: every later defence never lengthens an update, or the stated ε does not hold."""
+    states_epsilon: ClassVar[bool] = False
+    """Promise: the statement has `epsilon_per_round`, and `epsilon_in_all` over `releases` rounds, and says
+    what they hide (`hides`)."""
 
     def device_mods(self, seed: int, place: int) -> list[Mod]:
-        """Client mods that change what a device sends."""
+        """Client mods that change the update that a device sends."""
         return []
 
     def on_sum(self, total: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
@@ -38,11 +46,11 @@ class Defence(Settings):
         return total
 
     def on_server(self, strategy: Strategy, *, seed: int, place: int) -> Strategy:
-        """The server's own strategy, which has the sum already."""
+        """The server's own strategy, which gets the sum."""
         return strategy
 
     def statement(self, most_rounds: int) -> dict[str, Any]:
-        """The settings, and what they promise to a client that takes part in at most so many rounds."""
+        """The settings, and the promise to a client that takes part in at most `most_rounds` rounds."""
         return self.model_dump(mode="json")
 
 
@@ -51,7 +59,7 @@ class UpdateDefence(Defence, ABC):
 
     @abstractmethod
     def on_update(self, update: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-        """What the device sends instead of its update (dim,)."""
+        """The vector (dim,) that the device sends instead of its update."""
 
     def device_mods(self, seed: int, place: int) -> list[Mod]:
         """One mod, which changes the reply to a call for training."""
@@ -66,3 +74,16 @@ class UpdateDefence(Defence, ABC):
             return reply
 
         return [changing_mod]
+
+
+def in_order(defences: tuple[Defence, ...]) -> tuple[Defence, ...]:
+    """The same defences; refuses an order in which a need of one is broken by a later one."""
+    bounded = None
+    for defence in defences:
+        if bounded is not None and not defence.never_lengthens:
+            # An update would add more to the sum than the noise was made for: ε would not hold.
+            raise PydanticCustomError(
+                "order", "expected {a} before {b}", {"a": defence.name, "b": bounded.name}
+            )
+        bounded = bounded or (defence if defence.needs_bounded_length else None)
+    return defences

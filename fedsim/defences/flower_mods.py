@@ -1,7 +1,7 @@
-"""Flower's own client mods, on devices that send updates.
+"""An adapter for Flower's own client mods, because devices here send updates.
 
-Flower's mods expect a reply that carries a trained model and take the difference to the model that was sent;
-devices here send the difference. They also draw from NumPy's global generator.
+Flower's mods expect a reply with a trained model and subtract the model that was sent; devices here send the
+difference. The mods also draw from NumPy's global generator.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fedsim.flower import PARAMETERS, client_number, record_vector, round_number
 
 
 def for_updates(mod: Mod, seed: int, place: int) -> Mod:
-    """The mod, given the model that the update leads to, and its result as an update again.
+    """The mod between two conversions: update to trained model before it, and back to an update after it.
 
-    Its randomness depends on the seed, its place, the client and the round alone.
+    Its randomness depends only on the seed, its place, the client and the round.
     """
 
     def adapted(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -43,7 +43,7 @@ def for_updates(mod: Mod, seed: int, place: int) -> Mod:
 
 @contextmanager
 def global_generator(rng: np.random.Generator) -> Iterator[None]:
-    """Let code that draws from NumPy's global generator draw from a stream of ours; the state is put back."""
+    """Code in this block that uses NumPy's global generator draws from `rng`; the old state is restored."""
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(rng.integers(2**32, size=8, dtype=np.uint32))  # noqa: NPY002
     try:

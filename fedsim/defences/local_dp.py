@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import log, sqrt
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
 
@@ -17,18 +17,20 @@ class LocalDp(Defence):
     """Every device clips its update and adds the noise of Flower's `LocalDpMod`, in every round.
 
     The mod scales its noise by the textbook formula for one release at `epsilon` and `delta`, which is
-    proved for ε up to 1 only. What holds over all rounds is in the statement, from an accountant.
+    proved only for ε up to 1. The statement has the ε of all rounds, from an accountant. Later defences see
+    the noisy update only, so any of them may follow: post-processing keeps ε.
     """
 
     name: Literal["local_dp"] = "local_dp"
+    states_epsilon: ClassVar[bool] = True
     norm: PositiveFloat
-    """Updates are clipped to it, so two of them differ by at most twice as much."""
+    """Updates are clipped to this norm, so two of them differ by at most twice as much."""
     epsilon: PositiveFloat
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
     @property
     def noise_multiplier(self) -> float:
-        """Noise per entry over the largest distance of two updates."""
+        """Standard deviation of the noise per entry, divided by the largest distance of two updates."""
         return sqrt(2 * log(1.25 / self.delta)) / self.epsilon
 
     def device_mods(self, seed: int, place: int) -> list[Mod]:

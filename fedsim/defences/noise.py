@@ -10,7 +10,7 @@ from fedsim.defences.defence import UpdateDefence
 
 
 class Noise(UpdateDefence):
-    """Every device adds fresh Gaussian noise to every entry of its update; no guarantee is stated."""
+    """Every device adds fresh Gaussian noise to every entry of its update; it states no guarantee."""
 
     name: Literal["noise"] = "noise"
     sd: PositiveFloat

@@ -10,9 +10,9 @@ from fedsim.defences.defence import UpdateDefence
 
 
 class Quantisation(UpdateDefence):
-    """Entries are rounded at random to the neighbouring steps of a grid between ± the largest one.
+    """Entries are rounded at random to a neighbouring step of a grid between ± the largest entry.
 
-    A value rounds up with the chance that makes it right on average, so sums stay unbiased.
+    The chance of rounding up makes the rounded value right on average, so sums stay unbiased.
     """
 
     name: Literal["quantisation"] = "quantisation"

@@ -10,12 +10,12 @@ from fedsim.defences.defence import UpdateDefence
 
 
 class TopK(UpdateDefence):
-    """Only the largest entries of an update are sent, the others are zero; nothing is carried over."""
+    """Only the largest entries of an update are sent; the others are zero and are not sent later."""
 
     name: Literal["top_k"] = "top_k"
     never_lengthens: ClassVar[bool] = True
     fraction: Annotated[float, Field(gt=0, le=1)]
-    """The part of the entries that is kept, at least one."""
+    """The fraction of the entries that is kept; at least one entry."""
 
     def on_update(self, update: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
         """The update without its small entries."""

@@ -14,8 +14,8 @@ class Spool:
 
     A client that trains for 64 epochs passes through 1, 2, 4, … epochs on its way: with the same seed it sees
     its examples in the same order, however many epochs follow. So trainings that differ only in
-    `local_epochs` can share the longest of them. An update that is not in the spool was never computed, or started from
-    another model; the trainer computes it as usual. A file has participations × dim × 4 bytes.
+    `local_epochs` can share the longest of them. An update that is not in the spool was never computed, or
+    started from another model; the trainer computes it as usual. A file has participations × dim × 4 bytes.
     """
 
     def __init__(self, folder: Path, epochs: Sequence[int]) -> None:

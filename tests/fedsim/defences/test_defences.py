@@ -1,13 +1,18 @@
 """Defences: what devices send, what the server sees, and what is promised."""
 
+import itertools
+from typing import get_args
+
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from pydantic_core import PydanticCustomError
 
 from fedsim.core.errors import UserError
 from fedsim.core.seeds import Stage, stream
-from fedsim.defences import CentralDp, Clipping, LocalDp, Noise, Quantisation, TopK
+from fedsim.defences import AnyDefence, CentralDp, Clipping, LocalDp, Noise, Quantisation, TopK
 from fedsim.defences.accounting import gaussian_epsilon
+from fedsim.defences.defence import in_order
 from fedsim.flower import WEIGHT, enter_local_task, parameters_of, record_vector, vector_record
 from fedsim.server.strategy import server_strategy
 from fedsim.trusted.cohort import CohortGrid, cohort_reply
@@ -125,6 +130,59 @@ def test_epsilon_grows_with_releases_and_falls_with_noise():
     stated = CentralDp(norm=1.0, noise_multiplier=5.0).statement(10)
     assert stated["epsilon_in_all"] == gaussian_epsilon(5.0, 10, 1e-5)
     assert stated["protects_from"] == "the server"
+
+
+EXAMPLES = (
+    Clipping(norm=1.0),
+    Noise(sd=0.1),
+    LocalDp(norm=1.0, epsilon=1.0),
+    TopK(fraction=0.1),
+    Quantisation(bits=2),
+    CentralDp(norm=1.0, noise_multiplier=1.0),
+    CentralDp(norm=1.0, noise_multiplier=1.0, noise_on="model"),
+)
+
+
+def test_every_defence_is_held_to_its_declaration():
+    """The tests of the contract below run over all members of the union."""
+    (union, *_) = get_args(AnyDefence)
+    assert {type(defence) for defence in EXAMPLES} == set(get_args(union))
+
+
+@pytest.mark.parametrize("defence", EXAMPLES, ids=lambda d: d.name)
+def test_a_defence_lengthens_an_update_only_if_it_does_not_promise_otherwise(defence):
+    rng = np.random.default_rng(3)
+    updates = [scale * rng.normal(size=50).astype(np.float32) for scale in (1e-3, 0.05, 1.0, 100.0)]
+    growth = [
+        np.linalg.norm(sent(defence, update, server_round=r)) / np.linalg.norm(update)
+        for update in updates
+        for r in range(1, 6)
+    ]
+    assert (max(growth) <= 1 + 1e-6) == defence.never_lengthens
+
+
+@pytest.mark.parametrize("defence", EXAMPLES, ids=lambda d: d.name)
+def test_a_defence_states_epsilon_exactly_if_it_says_so(defence):
+    keys = {"epsilon_per_round", "epsilon_in_all", "releases", "hides"}
+    stated = defence.statement(7)
+    assert keys & set(stated) == (keys if defence.states_epsilon else set())
+    if defence.states_epsilon:
+        assert 0 < stated["epsilon_per_round"] < stated["epsilon_in_all"]
+        assert stated["releases"] == 7
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), list(itertools.product(EXAMPLES, EXAMPLES)), ids=lambda d: d.name
+)
+def test_an_order_that_voids_an_epsilon_is_refused(first, second):
+    """In between stands one that lengthens nothing: the need does not end with the next defence."""
+    defences = (first, TopK(fraction=0.5), second)
+    voids = first.needs_bounded_length and not second.never_lengthens
+    if voids:
+        with pytest.raises(PydanticCustomError, match=f"expected {second.name} before {first.name}"):
+            in_order(defences)
+    else:
+        assert in_order(defences) == defences
 
 
 @pytest.mark.parametrize(
