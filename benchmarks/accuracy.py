@@ -1,12 +1,12 @@
-"""Does the simulated federation learn what plain FedAvg learns? Test accuracy of both, side by side.
+"""Does the simulated federation learn as well as plain FedAvg? Prints the test accuracy of both.
 
-    python benchmarks/accuracy.py DATA [--seeds 1 2 3] [--every 15] [--set KEY=VALUE]…
+    python -m benchmarks.accuracy DATA [--seeds 1 2 3] [--every 15] [--set KEY=VALUE]…
 
 DATA is a copy of CIFAR-10 (torchvision's folder, or an .npz file). `fedsim` is the library scenario
-`cifar10_honest`: Flower's FedAvg behind trusted aggregation, learning from sums. `plain` is FedAvg as a loop
-in PyTorch: `torch.optim.SGD` on each client's images, then the mean of the trained models. Both have the
-same images per client, cohorts and first model; batches are drawn independently, so the runs differ as
-two seeds of the shuffling do. Nothing here is a test.
+`cifar10_honest`: Flower's FedAvg behind trusted aggregation, which learns from sums. `plain` is FedAvg as a
+PyTorch loop: `torch.optim.SGD` on each client's images, then the mean of the trained models. Both have the
+same images per client, the same cohorts and the same first model. Batches are drawn independently, so the
+two runs differ as much as two seeds of the shuffling do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Curve = dict[int, float]
 
 
 def simulated(world: World, rounds: set[int]) -> Curve:
-    """The scenario as fedsim runs it."""
+    """Train the scenario with fedsim."""
     measured = MeasureAccuracy(world, rounds)
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory.create(Path(folder) / "run", replace=False)
@@ -46,25 +46,25 @@ def simulated(world: World, rounds: set[int]) -> Curve:
 
 
 class MeasureAccuracy(RoundHook):
-    """Measures the test accuracy of the server's model after some of the rounds."""
+    """Measure the test accuracy of the server's model after some of the rounds."""
 
     def __init__(self, world: World, rounds: set[int]) -> None:
         self._world, self._rounds = world, rounds
         self.curve: Curve = {}
 
     def on_start(self, done: int, model: NDArray[np.float32]) -> None:
-        """Measure the first model, too."""
+        """Measure the first model too."""
         self.after_round(done, model)
 
     def after_round(self, done: int, model: NDArray[np.float32]) -> None:
-        """One more point of the curve."""
+        """Add a point to the curve."""
         if done in self._rounds:
             self._world.model.load(model)
             self.curve[done] = test_accuracy(self._world, self._world.model.module)
 
 
 def plain(world: World, rounds: set[int]) -> Curve:
-    """The same federation, without any of its parts: a loop that averages trained models."""
+    """Train the same federation with a plain loop that averages the trained models."""
     settings = world.scenario.clients
     task, train = world.data.task, world.data.train
     images, labels = task.as_inputs(train.inputs), task.as_targets(train.targets)
@@ -94,7 +94,7 @@ def plain(world: World, rounds: set[int]) -> Curve:
 
 
 def test_accuracy(world: World, model: nn.Module) -> float:
-    """Of a model, on the test images."""
+    """Return the accuracy of a model on the test images."""
     task, test = world.data.task, world.data.test
     return evaluate(task, model.eval(), task.as_inputs(test.inputs), task.as_targets(test.targets))
 

@@ -1,13 +1,13 @@
-"""How many rounds the `blind` solver needs: the fraction of columns recovered with no counts at all.
+"""How many rounds does the `blind` solver need? Prints the fraction of columns recovered without any counts.
 
     python -m benchmarks.blind frontier --clients 64 --rounds-per-client 1.5 2 3 --out docs/blind-frontier
     python -m benchmarks.blind noise --clients 100 --rounds-per-client 3 4 6
     python -m benchmarks.blind fedavg runs/fixed runs/moving --rounds 150 200 300 400
 
-Every cell is the mean over seeds of the fraction of columns recovered, in brackets the CPU seconds of a run;
-`!n` says that n columns with a confidence above .95 were wrong. Next to it stands the `projection` solver
-with exact counts over windows of 10 rounds. `--out` adds every run to a table (.csv) and draws all that the
-table holds (.svg). `fedavg` looks for the columns in growing parts of a run's transcript.
+Each cell is the mean over seeds of the fraction of columns recovered, with the CPU seconds of a run in
+brackets. `!n` means that n columns with a confidence above .95 were wrong. Beside it stands the `projection`
+solver with exact counts over windows of 10 rounds. `--out` adds every run to a table (.csv) and draws the
+whole table (.svg). `fedavg` attacks growing parts of a run's transcript.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.solvers import Blind, Projection, Solver
 
 WINDOW = 10
-SURE = 0.95
+HIGH_CONFIDENCE = 0.95
+"""Wrong columns above this confidence are counted."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,19 @@ class Score:
     def measured(
         cls, problem: DisaggregationProblem, solver: Solver, truth: NDArray[np.uint8], seed: int
     ) -> Score:
-        """A recovery made and timed."""
+        """Run a solver, time it and score its recovery."""
         began = time.process_time()
         recovery = disaggregate(problem, solver, rng=np.random.default_rng(seed))
         return cls.of(recovery, truth, time.process_time() - began)
 
     @classmethod
     def of(cls, recovery: Recovery, truth: NDArray[np.uint8], seconds: float) -> Score:
-        """Columns count once, wherever they stand; `seconds` of CPU time."""
+        """Score a recovery. Columns count once, for any client; `seconds` is CPU time."""
         true = {column.tobytes() for column in np.ascontiguousarray(truth.T)}
         columns = [column.tobytes() for column in np.ascontiguousarray(recovery.participation.T)]
         wrong = sum(
-            c not in true and sure > SURE for c, sure in zip(columns, recovery.confidence, strict=True)
+            c not in true and sure > HIGH_CONFIDENCE
+            for c, sure in zip(columns, recovery.confidence, strict=True)
         )
         return cls(len(true & set(columns)) / len(true), wrong, seconds)
 
@@ -68,7 +70,7 @@ def cell(scores: list[Score]) -> str:
 def planted(
     seed: int, *, clients: int, rounds: int, rate: float, dim: int, noise_sd: float = 0.0
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Bernoulli participation and the sums of Gaussian updates; each participant brings its own noise."""
+    """Return Bernoulli participation and the sums of Gaussian updates; each participant adds noise."""
     rng = np.random.default_rng(seed)
     P = (rng.random((rounds, clients)) < rate).astype(np.uint8)
     A = P.astype(np.float32) @ rng.standard_normal((clients, dim), dtype=np.float32)
@@ -80,7 +82,7 @@ def planted(
 
 @dataclass(frozen=True)
 class Run:
-    """One planted problem: what is found of its columns without and with counts."""
+    """One planted problem: the fraction of its columns found without and with counts."""
 
     clients: int
     rounds: int
@@ -94,7 +96,7 @@ class Run:
 
 
 def frontier(args: argparse.Namespace) -> None:
-    """Without noise: rate by rounds per client, beside the projections that have counts."""
+    """Vary the rate and the rounds per client, without noise, beside projections with counts."""
     print(f"{'clients':>7} {'rounds':>6} {'rate':>5} {'no counts':>16} {'windows of 10':>16}")
     without = Blind(max_iterations=args.iterations)
     having = Projection(max_iterations=args.iterations, prove=False)
@@ -142,7 +144,7 @@ def _runs(table: Path) -> list[Run]:
 
 
 def draw(runs: Sequence[Run], picture: Path) -> None:
-    """Columns found by rounds per client: a panel for every number of clients (down) and rate (across)."""
+    """Plot columns found against rounds per client: a panel for each number of clients and each rate."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -169,7 +171,7 @@ def draw(runs: Sequence[Run], picture: Path) -> None:
 
 
 def noise(args: argparse.Namespace) -> None:
-    """Gaussian updates of 2000 entries with noise per participant, rate .1."""
+    """Vary the noise per participant on Gaussian updates of 2000 entries, rate .1."""
     print(f"{'clients':>7} {'rounds':>6} " + " ".join(f"{f'sd {sd}':>14}" for sd in args.noise_sd))
     for clients in args.clients:
         for per_client in args.rounds_per_client:
@@ -186,11 +188,11 @@ def noise(args: argparse.Namespace) -> None:
 
 
 def fedavg(args: argparse.Namespace) -> None:
-    """The transcripts of real training, each from its beginning up to so many rounds."""
+    """Attack the first rounds of transcripts of real training."""
     from fedsim.records import Transcript
     from fedsim.trusted.truth import Truth
 
-    print(f"{'run':>12} {'rounds':>6} {'found':>5} {'sure':>5} {'of these wrong':>14} {'CPU s':>6}")
+    print(f"{'run':>12} {'rounds':>6} {'found':>5} {'sure':>5} {'wrong of sure':>14} {'CPU s':>6}")
     for folder in args.runs:
         transcript, truth = Transcript.load(folder / "transcript"), Truth.load(folder / "truth")
         for rounds in args.rounds:
@@ -204,7 +206,7 @@ def fedavg(args: argparse.Namespace) -> None:
             began = time.process_time()
             recovery = disaggregate(problem, "blind", rng=np.random.default_rng(rounds))
             score = Score.of(recovery, P, time.process_time() - began)
-            sure = int((recovery.confidence > SURE).sum())
+            sure = int((recovery.confidence > HIGH_CONFIDENCE).sum())
             print(
                 f"{folder.name:>12} {rounds:>6} {score.found:>5.2f} {sure:>5} {score.wrong:>14}"
                 f" {score.seconds:>6.1f}",
@@ -215,7 +217,7 @@ def fedavg(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("table", choices=["frontier", "noise", "fedavg"])
-    parser.add_argument("runs", type=Path, nargs="*", help="folders of runs, for fedavg")
+    parser.add_argument("runs", type=Path, nargs="*", help="run folders, for fedavg")
     parser.add_argument("--clients", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--rounds-per-client", type=float, nargs="+", default=[2, 3, 4, 6])
     parser.add_argument("--rates", type=float, nargs="+", default=[0.05, 0.1, 0.2, 0.4])

@@ -1,9 +1,10 @@
-"""Does confidence keep its word? Of the columns given .9 about nine in ten should be right.
+"""Is the confidence right? About nine in ten columns with confidence .9 should be right.
 
-    python benchmarks/calibration.py [--problems 12] [--first-seed 1] [--only full half …] [--plot FILE.svg]
+    python -m benchmarks.calibration [--problems 12] [--first-seed 1] [--only full half …] [--plot FILE.svg]
 
-Plants small noisy problems (24 clients × 96 rounds, 800 entries, norms from 1 to 2, noise per participant
-from 1 to 4 times an update, both log-uniform, so that some are easy and some hopeless), of several kinds:
+Plants small noisy problems: 24 clients × 96 rounds, 800 entries, norms from 1 to 2, noise per participant
+from 1 to 4 times an update. Norms and noise are log-uniform, so some problems are easy and some hopeless.
+The kinds are:
 
     full      counts over 8 rounds, rate .12;
     half      every other count is missing;
@@ -13,8 +14,8 @@ from 1 to 4 times an update, both log-uniform, so that some are easy and some ho
     few       no noise, but 64 clients × 96 rounds, rate .05, counts over 10 rounds: several columns may fit;
     fewer     the same with 72 rounds.
 
-`auto` attacks each. Printed for every kind: columns by confidence, their mean confidence, and how many are
-right.
+`auto` attacks each problem. For every kind the output lists columns by confidence: how many, their mean
+confidence, and the fraction that is right.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from numpy.typing import NDArray
 from analytics import windowed_counts
 from attacks.disaggregation import DisaggregationProblem, disaggregate
 
-DIM, QUIET, LOUD = 800, 1.0, 4.0
-LEVELS = (0.0, 0.2, 0.5, 0.8, 0.95, 0.99, 1.0)
+DIM, LEAST_NOISE, MOST_NOISE = 800, 1.0, 4.0
+BIN_EDGES = (0.0, 0.2, 0.5, 0.8, 0.95, 0.99, 1.0)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How participation, counts and updates of a problem are drawn."""
+    """How the participation, counts and updates of a problem are drawn."""
 
     clients: int = 24
     rounds: int = 96
@@ -61,8 +62,8 @@ KINDS = {
 
 
 def planted(kind: Kind, rng: np.random.Generator) -> tuple[DisaggregationProblem, NDArray[np.uint8]]:
-    """A problem and its answer."""
-    sd = np.exp(rng.uniform(np.log(QUIET), np.log(LOUD)))
+    """Return a problem and its true participation."""
+    sd = np.exp(rng.uniform(np.log(LEAST_NOISE), np.log(MOST_NOISE)))
     P = (rng.random((kind.rounds, kind.clients)) < kind.rate).astype(np.uint8)
     norm = np.exp(rng.uniform(0, np.log(2), (kind.clients, 1)))
     G = norm * rng.standard_normal((kind.clients, DIM))
@@ -86,7 +87,7 @@ def planted(kind: Kind, rng: np.random.Generator) -> tuple[DisaggregationProblem
 def measured(
     name: str, seeds: Sequence[int], solver: str = "auto"
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Confidence of every column of the kind's problems, and whether it is right."""
+    """Return the confidence of every column in the problems of a kind, and whether it is right."""
     confidence, right = [], []
     for seed in seeds:
         problem, P = planted(KINDS[name], np.random.default_rng([seed, list(KINDS).index(name)]))
@@ -97,9 +98,9 @@ def measured(
 
 
 def bins(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> list[tuple[str, int, float, float]]:
-    """For every level of confidence that occurs: its name, columns, mean confidence, fraction right."""
+    """Return, for each occupied bin of confidence: name, columns, mean confidence, fraction right."""
     rows = []
-    for low, high in itertools.pairwise(LEVELS):
+    for low, high in itertools.pairwise(BIN_EDGES):
         chosen = (confidence >= low) & ((confidence < high) | (high == 1))
         if chosen.any():
             rows.append(

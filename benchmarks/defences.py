@@ -1,9 +1,9 @@
-"""Defences on the quickstart's federation with a LeNet: what the attack still gets, and what it costs.
+"""What does the attack still get under each defence, and what does the defence cost?
 
     python -m benchmarks.defences batches | counts | updates
 
-Each table is over three seeds. Federations train once per seed and setting; policies for counts apply to
-the same devices' answers.
+Runs the quickstart's federation with a LeNet. Each table is over three seeds. A federation trains once per
+seed and setting. Policies for counts are applied to the same devices' answers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scenarios.run.world import World
 
 SEEDS = (9001, 9002, 9003)
 LENET = ("model={ name = 'lenet' }", "clients.batch_size=16", "attack.inference=[]")
-"""Batches smaller than what a client owns: its updates vary from round to round, as real ones do."""
+"""Batches are smaller than a client's data, so its updates vary from round to round, as real ones do."""
 BATCHES = "federation.participation={ name = 'batches', batch_size = 4, per_round = 1 }"
 
 
@@ -81,7 +81,7 @@ def batches(folder: Path) -> None:
         ("updated", 96, "batches of 4"),
         ("updated", 96, "random"),
     ):
-        # Full batches: with a fixed model updates never change, which is the easiest case for the attack.
+        # With full batches and a fixed model updates never change: the easiest case for the attack.
         overrides = (
             f"federation.rounds={rounds}",
             f"federation.server_model={server}",

@@ -1,11 +1,11 @@
-"""The paper's synthetic tables, cell by cell: fraction of columns exactly right, beside the paper's.
+"""The paper's synthetic tables, cell by cell: the fraction of columns exactly right, beside the paper's.
 
-    python benchmarks/disaggregation.py TABLES [--only S4 S5] [--seed 1] [--sample 2] [--max-rounds 4096]
+    python -m benchmarks.disaggregation TABLES [--only S4 S5] [--seed 1] [--sample 2] [--max-rounds 4096]
 
-TABLES is the folder with the paper's numbers as CSV files. Every cell is one planted problem with a seed of
-its own, all clients at once in one process. The attacker sees the aggregates, the published counts and the
-sizes of the cohorts. `--sample` columns per cell also go to Gurobi and HiGHS (where Gurobi's size-limited
-licence allows), for a comparison of CPU time; 0 leaves them out.
+TABLES is the folder with the paper's numbers as CSV files. Each cell is one planted problem with its own
+seed; all clients are attacked at once in one process. The attacker sees the aggregates, the published counts
+and the cohort sizes. `--sample` columns per cell also go to Gurobi and HiGHS (where Gurobi's size-limited
+licence allows), to compare CPU times; 0 skips them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ TABLES = {
     "S5": ("tableS5_granularity.csv", "granularity"),
 }
 EXTRA_DIM = 32
-"""Entries of an update beyond the number of clients: without noise more of them change nothing."""
+"""Entries of an update beyond the number of clients. Without noise, more entries change nothing."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: what to plant, and the fraction that the paper recovered."""
+    """One cell of a table: its settings, and the fraction that the paper recovered."""
 
     table: str
     clients: int
@@ -88,7 +88,7 @@ def released(report: ParticipationReport, cell: Cell, rng: np.random.Generator) 
 
 
 def some_clients(problem: DisaggregationProblem, number: int) -> DisaggregationProblem:
-    """The same aggregates, with the counts of the first clients only."""
+    """Return the same aggregates with the counts of the first clients only."""
     counts = problem.counts
     assert counts is not None
     few = counts.client < number

@@ -1,6 +1,6 @@
-"""How large a federation can be: time and memory for all clients at rate .1 and windows of 10.
+"""How large can a federation be? Time and memory for all clients at rate .1 and windows of 10.
 
-python benchmarks/disaggregation_scale.py CLIENTS ROUNDS [--seed 1] [--prove]
+python -m benchmarks.disaggregation_scale CLIENTS ROUNDS [--seed 1] [--prove]
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng([options.seed, options.clients, options.rounds])
     P = rng.random((options.rounds, options.clients)) < 0.1
-    # Twice as many entries as clients: square random updates are next to dependent, real ones are far longer.
+    # Twice as many entries as clients: a square matrix of random updates is nearly singular. Real updates
+    # are longer.
     A = P.astype(np.float32) @ rng.standard_normal((options.clients, 2 * options.clients), dtype=np.float32)
     problem = DisaggregationProblem(A, windowed_counts(P, 10))
     wall, cpu = time.perf_counter(), time.process_time()

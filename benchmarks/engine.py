@@ -1,18 +1,20 @@
-"""What a round costs on each engine: CPU time of the whole process tree, over that of a plain loop.
+"""What does a round cost on each engine? CPU time of the whole process tree, relative to a plain loop.
 
-    python benchmarks/engine.py [--models lenet mlp] [--epochs 1 4] [--kinds plain inline one alone ray]
+    python -m benchmarks.engine [--models lenet mlp] [--epochs 1 4] [--kinds plain inline one alone ray]
 
-100 clients, 10 in each round, who train on 64 generated 32×32 images in batches of 16. `plain` is a PyTorch
-loop that knows nothing of federations and keeps one model, one optimiser and all images ready.
-`inline` is the default engine with everything that a run writes, `one` the same in one process (as the plain
-loop: two at work slow each other down), `alone` in one process and without training clients together, `ray`
-Flower's simulation engine.
+100 clients, 10 in each round, train on 64 generated 32×32 images each, in batches of 16.
 
-Each kind lives in a process tree of its own. They take turns of a few rounds, so that all suffer alike from
-whatever else the machine does. `ratio` is the median over the turns of the CPU time over that of `plain` in
-the same turn. `start-up` is the CPU time up to the end of the first round, less that of another round;
-`memory` is that of all processes of the tree, shared memory counted once, at its largest end of a turn.
-Linux only. Nothing here is a test.
+    plain     a PyTorch loop without a federation, with one model, one optimiser and all images ready;
+    inline    the default engine, with everything that a run writes;
+    one       the same in one process, as the plain loop is: two processes at work slow each other down;
+    alone     in one process, and without training clients together;
+    ray       Flower's simulation engine.
+
+Each kind has its own process tree. They take turns of a few rounds, so other load on the machine affects all
+of them alike. `ratio` is the median over the turns of the CPU time relative to `plain` in the same turn.
+`start-up` is the CPU time up to the end of the first round, less that of another round. `memory` is that of
+all processes of the tree, with shared memory counted once, at the end of the turn where it is largest. Linux
+only.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained, for how many rounds, and by how many processes."""
+    """A model, its local epochs, the number of rounds and the number of processes."""
 
     model: str
     epochs: int
@@ -49,7 +51,7 @@ class Case:
     workers: int
 
     def world(self) -> World:
-        """The federation."""
+        """Return the federation."""
         from scenarios.run.scenario import Scenario
         from scenarios.run.world import World
 
@@ -68,7 +70,7 @@ class Case:
 
 
 def plain_loop(case: Case) -> Iterator[None]:
-    """A round at a time: every client starts from the model, trains, and its update is added."""
+    """Run one round per step: every client of the cohort trains from the model, and updates are added."""
     import numpy as np
     import torch
     from torch import nn
@@ -102,7 +104,7 @@ def plain_loop(case: Case) -> Iterator[None]:
 
 
 class Alone(Runtime):
-    """The inline engine without the announcement of rounds: devices train when they are called."""
+    """The inline engine without rounds computed ahead: each device trains when it is called."""
 
     name = "alone"
 
@@ -117,7 +119,7 @@ class Alone(Runtime):
 
 
 def contestant(kind: str, case: Case) -> None:
-    """Run rounds, each when a line arrives, and write a line after it."""
+    """Run a round for each line that arrives, and write a line after it."""
     lines, out = sys.stdin, os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -151,12 +153,12 @@ def contestant(kind: str, case: Case) -> None:
 
 
 class Contestant:
-    """The other end of `contestant`."""
+    """The parent's handle on a process that runs `contestant`."""
 
     def __init__(self, kind: str, case: Case) -> None:
         arguments = [kind, case.model, str(case.epochs), str(case.rounds), str(case.workers)]
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--contestant", *arguments],
+            [sys.executable, "-m", "benchmarks.engine", "--contestant", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -166,7 +168,7 @@ class Contestant:
         self.memory = 0.0
 
     def turn(self, rounds: int) -> tuple[float, float]:
-        """CPU and wall seconds of the next rounds."""
+        """Run the next rounds; return their CPU and wall seconds."""
         before, began = self.cpu_s(), time.perf_counter()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -174,17 +176,17 @@ class Contestant:
             self._process.stdin.write("go\n")
             self._process.stdin.flush()
             if not self._process.stdout.readline():
-                raise RuntimeError("a contestant failed; run it by hand with --contestant to see why")
+                raise RuntimeError("a contestant failed: run it by hand with --contestant to see why")
         spent = self.cpu_s() - before, time.perf_counter() - began
         self.memory = max(self.memory, sum(map(_memory, self._tree())))
         return spent
 
     def cpu_s(self) -> float:
-        """CPU seconds of the tree so far, with those of its processes that have ended."""
+        """Return the CPU seconds of the tree so far, including processes that have ended."""
         return sum(map(_cpu_s, self._tree()))
 
     def close(self) -> None:
-        """Let it run out; nobody waits for the rest of its rounds."""
+        """End the process without waiting for the rest of its rounds."""
         self._process.kill()
         self._process.wait()
 
@@ -200,7 +202,7 @@ class Contestant:
 
 
 def _stat(process: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; none if the process has just ended."""
+    """Return the fields of /proc/PID/stat from the state on; none if the process has just ended."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,10 +1,10 @@
-"""Forecasts beside full simulations: the fraction of exposed clients at the rounds that a forecast names.
+"""Do forecasts hold? Prints the fraction of exposed clients in full simulations, beside the forecast.
 
-    python benchmarks/forecast.py [--seeds 3] [--first-seed 1]
+    python -m benchmarks.forecast [--seeds 3] [--first-seed 1]
 
-Every setting is forecast, and then simulated to the rounds at which the forecast expects half of the clients
-and nearly all of them (95 %) to be exposed, and to as many rounds as clients. Devices train a small network
-on generated images, with full batches and a fixed model: no noise but rounding. The attack is `auto`.
+Each setting is forecast, then simulated to three numbers of rounds: as many as clients, and those at which
+the forecast expects half of the clients and nearly all (95 %) to be exposed. Devices train a small network on
+generated images, with full batches and a fixed model: there is no noise but rounding. The attack is `auto`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Recovery from noisy sums: fraction of columns exactly right, and whether confidence keeps its word.
+"""Recovery from noisy sums: the fraction of columns exactly right, and whether the confidence is right.
 
-    python benchmarks/noise.py [--seeds 10] [--first-seed 1] [--updates iid mean low-rank norms] [--louder 1]
+    python -m benchmarks.noise [--seeds 10] [--first-seed 1] [--updates iid mean low-rank norms] [--louder 1]
 
-Every cell plants `--seeds` problems of 100 clients × 200 rounds (rate .1, counts per 10 rounds, cohort sizes
-known). Entries of a client's own update have standard deviation 1; each participant adds independent
-noise with the standard deviation of the cell, `--louder` times. Updates are
+Each cell plants `--seeds` problems of 100 clients × 200 rounds (rate .1, counts per 10 rounds, cohort sizes
+known). The entries of a client's own update have standard deviation 1. Each participant adds independent
+noise with the standard deviation of the cell, times `--louder`. Updates are
 
     iid       independent;
     mean      plus a mean that all clients share, three times as large;
-    low-rank  plus ten directions that all clients share with weights of their own, each as large;
+    low-rank  plus ten directions that all clients share with their own weights, each as large;
     norms     scaled by a factor of 1 to 3, log-uniform over the clients.
 """
 
@@ -28,7 +28,7 @@ from attacks.disaggregation import DisaggregationProblem, disaggregate
 CLIENTS, ROUNDS, RATE, WINDOW = 100, 200, 0.1, 10
 NOISE = {500: 0.5, 2_000: 1.2, 10_000: 2.0, 62_006: 3.5}
 """Standard deviation of the noise per participant, by the number of entries of an update."""
-LEVELS = (0.0, 0.5, 0.8, 0.95, 0.99, 0.999, 1.0)
+BIN_EDGES = (0.0, 0.5, 0.8, 0.95, 0.99, 0.999, 1.0)
 
 Array = NDArray[np.float64]
 UPDATES: dict[str, Callable[[Array, np.random.Generator], Array]] = {
@@ -81,7 +81,7 @@ def main() -> None:
 
 def reliability(right: NDArray[np.bool_], confidence: Array) -> None:
     print("\nconfidence      columns  mean confidence  right")
-    for low, high in itertools.pairwise(LEVELS):
+    for low, high in itertools.pairwise(BIN_EDGES):
         chosen = (confidence >= low) & ((confidence < high) | (high == 1))
         if chosen.any():
             print(

@@ -1,12 +1,12 @@
 """Recovery from the sums of real FedAvg updates: the hard cells of the paper's tables 1 and S1.
 
-    python benchmarks/noise_fedavg.py DATA [--cells f64 f128 m4 m8] [--seeds 1 2] [--keep FOLDER]
+    python -m benchmarks.noise_fedavg DATA [--cells f64 f128 m4 m8] [--seeds 1 2] [--keep FOLDER]
 
-DATA is a copy of CIFAR-10 (torchvision's folder, or an .npz file). Every cell is the library scenario
+DATA is a copy of CIFAR-10 (torchvision's folder, or an .npz file). Each cell is the library scenario
 `cifar10_fedavg` (100 clients × 200 rounds, rate .1, counts per 10 rounds) with other settings. Trainings are
-kept in `--keep` and not repeated. Printed beside the paper's fraction: columns exactly right with `auto`, and
-the mean confidence, which should be the same; the chance that a random column with the counts is right;
-and the confidence of wrong columns, largest first.
+kept in `--keep` and not repeated. The output shows, beside the paper's fraction: the columns exactly right
+with `auto`; the mean confidence, which should be the same; the chance that a random column with the counts
+is right; and the confidence of wrong columns, largest first.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ CELLS: dict[str, tuple[float, tuple[str, ...]]] = {
     "m4": (0.30, (*MOVING, "clients.local_epochs=4")),
     "m8": (0.0, (*MOVING, "clients.local_epochs=8")),
 }
-"""The paper's fraction of columns, and the settings, of a cell."""
+"""For each cell, the paper's fraction of columns and the settings."""
 
 
 def trained(cell: str, seed: int, data: Path, folder: Path) -> RunDirectory:
-    """The run of a cell, without an attack: transcript, counts and truth."""
+    """Train a cell without attacking it; leave transcript, counts and truth."""
     directory = RunDirectory(folder / f"{cell}-{seed}")
     if not directory.counts.exists():
         settings = (*CELLS[cell][1], f"data.path={data}", f"seed={seed}")
@@ -77,7 +77,7 @@ def measure(cell: str, seed: int, directory: RunDirectory) -> str:
 
 
 def _log_choices(problem: DisaggregationProblem) -> np.ndarray:
-    """(K,) logarithm of the number of columns that have a client's counts."""
+    """Return (K,) the logarithm of the number of columns that have a client's counts."""
     from scipy.special import gammaln
 
     lengths, counts = problem.windows.lengths, problem.windows.count

@@ -1,11 +1,11 @@
-"""CPU time of the projections for all clients, beside mixed-integer programs for a sample of them.
+"""CPU time of the projections for all clients, beside mixed-integer programs for a sample of clients.
 
     python -m benchmarks.speed 128x256 256x512 [--sample 8] [--rate .1] [--out docs/disaggregation-speed]
 
-Planted problems without noise, windows of 10 rounds, cohort sizes known. Everybody gets the same space, whose
-time is ours alone; nobody proves anything. Gurobi and HiGHS get the first `--sample` clients, one after the
-other; their time is extrapolated to all. Gurobi's free licence ends at 2000 variables. `--out` adds the runs
-to a table (.csv) and draws all that it holds (.svg).
+Problems are planted, without noise, with windows of 10 rounds and known cohort sizes. All solvers get the
+same space, and only ours is charged for its time. No solver proves anything. Gurobi and HiGHS get the first
+`--sample` clients, one after the other; their time is extrapolated to all clients. Gurobi's free licence
+ends at 2000 variables. `--out` adds the runs to a table (.csv) and draws the whole table (.svg).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def measure(clients: int, rounds: int, args: argparse.Namespace) -> list[Row]:
 
 
 def draw(rows: Sequence[dict[str, str]], picture: Path) -> None:
-    """CPU seconds per client by the size of the problem, a line for every solver."""
+    """Plot CPU seconds per client against the size of the problem, a line per solver."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -20,6 +20,7 @@ EXAMPLES = [
 ]
 FOLDERS = "fedsim|analytics|attacks|scenarios|tests|docs|benchmarks"
 PATH = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./-]*\w/?")
+PROGRAM = re.compile(r"python -m (benchmarks\.\w+)")
 MODULE_FILE = re.compile(r"`(\w+\.py)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
@@ -37,6 +38,9 @@ def test_every_path_that_a_page_names_exists(page):
     missing = [path for path in PATH.findall(text) if not (ROOT / path).exists() and not any_suffix(path)]
     missing += [link for link in LINK.findall(text) if not (page.parent / link).exists()]
     missing += [name for name in MODULE_FILE.findall(text) if not (page.parent / name).exists()]
+    missing += [
+        name for name in PROGRAM.findall(text) if not (ROOT / f"{name.replace('.', '/')}.py").exists()
+    ]
     assert not missing
 
 
