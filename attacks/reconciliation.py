@@ -1,28 +1,52 @@
-"""What counts are worth: an attacker can see that they cannot all be right, and knows what noise they have.
+"""From a server's records to a problem: how far the counts can be believed.
 
 A device counts the rounds that it trained in. If its update is lost on the way, or the round is void, the
-count says more than the sum holds. Nobody needs to be told: the cohorts' sizes, which the server has, add
-up to less than the counts of the same rounds.
+count is larger than the device's participation in the sums. The server can see that losses happened: the
+cohort sizes add up to less than the counts of the same rounds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analytics.report import ParticipationReport
+from attacks.disaggregation import DisaggregationProblem
 from attacks.disaggregation.counts.lost_updates import with_losses
 from attacks.disaggregation.counts.windows import disjoint_table
 
 
-def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> ParticipationReport:
-    """The counts with an error that accounts for what the sums lack; exact ones come back as they are.
+def posed_problem(
+    aggregates: NDArray[Any],
+    counts: ParticipationReport | None,
+    *,
+    num_clients: int | None = None,
+    cohort_sizes: NDArray[np.int64] | None = None,
+    layer_shapes: Sequence[tuple[int, ...]] | None = None,
+) -> DisaggregationProblem:
+    """The problem that the records of a server pose: see `DisaggregationProblem` for the fields.
 
-    `cohort_sizes` (rounds,) says how many updates each sum holds. Counts that state an error already keep
-    it, unless it is too small to be Gaussian. Otherwise the updates that all clients together counted beyond
-    the cohorts of the same rounds were lost one by one (`with_losses`).
+    Counts get the error that the cohort sizes reveal.
+    """
+    problem = DisaggregationProblem(
+        aggregates, counts, num_clients=num_clients, cohort_sizes=cohort_sizes, layer_shapes=layer_shapes
+    )
+    if counts is None or cohort_sizes is None:
+        return problem
+    believed = reconciled(counts, cohort_sizes)
+    return problem if believed is counts else replace(problem, counts=believed)
+
+
+def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> ParticipationReport:
+    """The counts with an error that explains the updates missing from the sums; none missing, no change.
+
+    `cohort_sizes` (rounds,) is the number of updates in each sum. Counts that state an error keep it, unless
+    it is too small for a Gaussian. Otherwise the clients together may have counted more participations than
+    the cohorts of the same rounds hold. The difference is the number of lost updates (see `with_losses`).
     """
     if (counts.sd > 0).any():
         return replace(counts, noise_sd=_credible_sd(counts))
@@ -34,10 +58,10 @@ def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> 
 
 
 def _credible_sd(counts: ParticipationReport) -> NDArray[np.float64]:
-    """(n,) the errors as solvers should take them, which think of them as Gaussian.
+    """(n,) the standard deviations that solvers should assume, because they treat errors as Gaussian.
 
-    Whole-numbered noise of a variance v below one means that a count is wrong by one with a chance of v/2
-    each way. The error is widened until a Gaussian finds that no less likely.
+    Integer noise with a variance v below one means that a count is off by one with probability v/2 in each
+    direction. The standard deviation is widened until a Gaussian makes such an error at least as likely.
     """
     whole = (counts.count == np.round(counts.count)) & (counts.sd > 0) & (counts.sd < 1)
     chance = np.where(whole, counts.sd**2 / 2, 0.5)
@@ -45,19 +69,19 @@ def _credible_sd(counts: ParticipationReport) -> NDArray[np.float64]:
 
 
 def _lost_updates(windows: NDArray[np.float64], cohort_sizes: NDArray[np.int64]) -> float:
-    """Participations that were counted beyond the cohorts' sizes, at least: no excess is counted twice.
+    """A lower bound on the participations that were counted and are in no sum.
 
-    Counts of disjoint `windows` (`disjoint_table`) can be held against the cohorts of any span of rounds that
-    they lie in, whether or not clients have the same windows; a missing one only hides losses. So the rounds
-    are cut into the spans with the most excess in all.
+    The counts of the disjoint `windows` (`disjoint_table`) inside a span of rounds cannot exceed the cohort
+    sizes of the span. That holds whether or not clients share windows; a missing count only hides losses. The
+    rounds are cut into spans so that the total excess is largest, by dynamic programming over the bounds.
     """
     bounds, place = np.unique(windows[:, 1:3].T.astype(np.int64), return_inverse=True)
     start, stop = place.reshape(2, -1)
     by_end = np.argsort(stop, kind="stable")
     ends = np.searchsorted(stop[by_end], np.arange(len(bounds) + 1))
     held = np.concatenate(([0], np.cumsum(cohort_sizes)))[bounds]
-    most = np.zeros(max(1, len(bounds)))  # excess before each bound
-    counted = np.zeros(len(bounds))  # in the windows from each bound to the present end
+    most = np.zeros(max(1, len(bounds)))  # largest total excess before each bound
+    counted = np.zeros(len(bounds))  # participations in the windows from each bound to the current end
     for end in range(1, len(bounds)):
         ending = by_end[ends[end] : ends[end + 1]]
         begun = np.bincount(start[ending], windows[ending, 3], minlength=len(bounds))

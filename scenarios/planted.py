@@ -1,7 +1,7 @@
-"""A planted problem: sums whose parts are known because they were drawn, without any federation.
+"""Planted problems: sums of updates that were drawn at random, so that the answer is known.
 
-The paper's synthetic tables are made of such problems, and a forecast rests on them: updates with standard
-normal entries are as good as real ones where only the geometry of sums and counts matters.
+The paper's synthetic tables, the forecast and most tests of the attack use them. Disaggregation depends on
+the geometry of sums and counts only, and random updates have the geometry of real ones.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from fedsim.trusted.truth import Truth
 from scenarios.run.scoring import score_disaggregation
 
 SPARE_ENTRIES = 32
-"""Entries of an update beyond two per client. Without noise more of them change nothing; with hardly more
-than clients random updates are next to dependent, and rounding to single precision blurs the sums."""
+"""Entries of an update beyond two per client. Without noise more entries change nothing. With hardly more
+entries than clients random updates are nearly dependent, and rounding to single precision blurs the sums."""
 
 
 class Planted(Settings):
-    """What to plant. Every entry of an update is standard normal, every participation a coin with `rate`.
+    """What to plant. Entries of updates are standard normal; a client takes part with probability `rate`.
 
     A fraction `known` of the counts per `window` is published, with normal noise of `counts_sd`. Each
-    participant adds noise of `noise_sd` to every one of the `dim` entries of a sum (two per client and 32
-    if not given). Problems that differ in their `rounds` only begin alike.
+    participant adds normal noise of `noise_sd` to each of the `dim` entries of a sum (default: two per client
+    and 32). Problems that differ only in `rounds` start with the same rounds.
     """
 
     seed: NonNegativeInt = 0
@@ -56,9 +56,9 @@ class Planted(Settings):
         return self
 
     def run(self, progress: Progress = silent) -> dict[str, Any]:
-        """Plant, attack and score: the `disaggregation` part of a result, as a run has it.
+        """Plant, attack and score: the `disaggregation` part of a result, and the CPU time.
 
-        Also what it cost, in all and per client, and in `counts` the share of counts that have each value.
+        `counts` is the share of the counts that have each value.
         """
         truth, transcript, counts = self.plant()
         began = time.process_time()
@@ -69,13 +69,13 @@ class Planted(Settings):
         return {"disaggregation": {**figures, **cost}, "counts": self._shares(truth)}
 
     def _shares(self, truth: Truth) -> dict[str, float]:
-        """How often a client takes part in a window, before any noise: value → share of all counts."""
+        """Distribution of the counts before any noise: value → share of all counts."""
         counts = windowed_counts(truth.participation, self.window).count
         values, number = np.unique(counts.astype(np.int64), return_counts=True)
         return {str(value): float(n / len(counts)) for value, n in zip(values, number, strict=True)}
 
     def solve(self) -> tuple[Truth, Recovery]:
-        """Plant and attack: what is true, and what the attack made of it."""
+        """Plant and attack: the truth, and what the attack recovered."""
         truth, transcript, counts = self.plant()
         return truth, self._attack(transcript, counts, silent)
 
@@ -85,25 +85,35 @@ class Planted(Settings):
         )
         return disaggregate(problem, self.solver, rng=self._streams()[4], progress=progress)
 
-    def plant(self) -> tuple[Truth, Transcript, ParticipationReport]:
-        """Who took part and with what, the sums of it, and the counts that are published."""
+    def plant(
+        self, participation: NDArray[np.uint8] | None = None
+    ) -> tuple[Truth, Transcript, ParticipationReport]:
+        """The truth, the sums, and the published counts; `participation` (rounds, clients) may be given."""
         schedule, values, blur, telemetry, _ = self._streams()
-        P = (schedule.random((self.rounds, self.clients)) < self.rate).astype(np.uint8)
-        dim = self.dim or 2 * self.clients + SPARE_ENTRIES
-        G = values.standard_normal((self.clients, dim), dtype=np.float32)
+        P = participation
+        if P is None:
+            P = (schedule.random((self.rounds, self.clients)) < self.rate).astype(np.uint8)
+        clients = P.shape[1]
+        dim = self.dim or 2 * clients + SPARE_ENTRIES
+        G = values.standard_normal((clients, dim), dtype=np.float32)
         sizes = P.sum(axis=1, dtype=np.int64)
         A = P.astype(np.float32) @ G
         if self.noise_sd:
             spread = (self.noise_sd * np.sqrt(sizes)).astype(np.float32)
             A += spread[:, None] * blur.standard_normal(A.shape, dtype=np.float32)
         transcript = Transcript(A, sizes, sizes.astype(np.float64), ((dim,),))
-        return Truth(P, G), transcript, self._published(windowed_counts(P, self.window), telemetry)
-
-    def _published(self, exact: ParticipationReport, rng: np.random.Generator) -> ParticipationReport:
-        hidden: NDArray[np.bool_] = rng.random(len(exact.count)) >= self.known
-        noisy = exact.count + self.counts_sd * rng.standard_normal(len(exact.count))
-        return replace(exact, count=np.where(hidden, np.nan, noisy), noise_sd=self.counts_sd)
+        counts = blurred(windowed_counts(P, self.window), telemetry, known=self.known, sd=self.counts_sd)
+        return Truth(P, G), transcript, counts
 
     def _streams(self) -> list[np.random.Generator]:
         """For participation, updates, their noise, the counts and the attack."""
         return np.random.default_rng(self.seed).spawn(5)
+
+
+def blurred(
+    counts: ParticipationReport, rng: np.random.Generator, *, known: float = 1.0, sd: float = 0.0
+) -> ParticipationReport:
+    """Exact counts with normal noise of `sd`, and only a fraction `known` of them."""
+    hidden: NDArray[np.bool_] = rng.random(len(counts.count)) >= known
+    noisy = counts.count + sd * rng.standard_normal(len(counts.count))
+    return replace(counts, count=np.where(hidden, np.nan, noisy), noise_sd=sd)

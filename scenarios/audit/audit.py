@@ -22,7 +22,7 @@ from attacks.disaggregation.disaggregate import solver_named
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import unmet_need
 from attacks.disaggregation.space.subspace import Subspace, find_subspace
-from attacks.reconciliation import reconciled
+from attacks.reconciliation import posed_problem
 from fedsim.core.files import write_json, write_text, written_whole
 from fedsim.core.progress import Progress, silent
 from fedsim.core.seeds import Stage, stream
@@ -165,7 +165,13 @@ def audit(
     recovery. `alternatives` are tried on the same log, each at the cost of another attack.
     """
     with log.mistakes():
-        problem = _problem(log, num_clients)
+        problem = posed_problem(
+            log.aggregates,
+            log.counts,
+            num_clients=num_clients,
+            cohort_sizes=log.cohort_sizes,
+            layer_shapes=log.layer_shapes,
+        )
     # The same streams as in a simulated run.
     space_rng, _ = stream(seed, Stage.ATTACK).spawn(2)
     subspace = find_subspace(problem, rng=space_rng)
@@ -196,19 +202,6 @@ def audit(
         else (),
         sums_alone=_sums_alone(problem, subspace, seed) if missing else None,
     )
-
-
-def _problem(log: Log, num_clients: int | None) -> DisaggregationProblem:
-    problem = DisaggregationProblem(
-        log.aggregates,
-        log.counts,
-        num_clients=num_clients,
-        cohort_sizes=log.cohort_sizes,
-        layer_shapes=log.layer_shapes,
-    )
-    if log.counts is None or log.cohort_sizes is None:
-        return problem
-    return replace(problem, counts=reconciled(log.counts, log.cohort_sizes))
 
 
 def _doubted(given: ParticipationReport | None, taken: ParticipationReport | None) -> float | None:

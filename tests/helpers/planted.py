@@ -1,21 +1,21 @@
-"""Problems whose answer is known."""
+"""Problems whose answer is known: hand-sized ones from the project's own generator."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.report import ParticipationReport, windowed_counts
 from attacks.disaggregation import DisaggregationProblem
+from scenarios.planted import Planted as Settings
 
 
 @dataclass(frozen=True)
 class Planted:
     problem: DisaggregationProblem
     participation: NDArray[np.uint8]
-    updates: NDArray[np.float64]
+    updates: NDArray[np.float32]
 
 
 def planted(
@@ -31,23 +31,24 @@ def planted(
     known: float = 1.0,
     participation: NDArray[np.uint8] | None = None,
 ) -> Planted:
-    """Gaussian updates, Bernoulli participation, and counts of which a fraction `known` is reported."""
-    rng = np.random.default_rng(seed)
-    P = (rng.random((rounds, clients)) < rate).astype(np.uint8) if participation is None else participation
-    rounds, clients = P.shape
-    G = rng.standard_normal((clients, dim or clients + 4))
-    A = P @ G + noise_sd * rng.standard_normal((rounds, G.shape[1]))
-    return Planted(
-        DisaggregationProblem(A, blurred(windowed_counts(P, window), rng, known=known, sd=count_sd)), P, G
+    """Few clients, and hardly more entries than clients; the attacker does not know the cohort sizes."""
+    if participation is not None:
+        rounds, clients = participation.shape
+    settings = Settings(
+        seed=seed,
+        clients=clients,
+        rounds=rounds,
+        rate=rate,
+        window=window,
+        dim=dim or clients + 4,
+        noise_sd=noise_sd,
+        counts_sd=count_sd,
+        known=known,
     )
-
-
-def blurred(
-    report: ParticipationReport, rng: np.random.Generator, *, known: float = 1.0, sd: float = 0.0
-) -> ParticipationReport:
-    count = report.count + sd * rng.standard_normal(len(report.count))
-    count[rng.random(len(count)) >= known] = np.nan
-    return replace(report, count=count, noise_sd=sd)
+    truth, transcript, counts = settings.plant(participation)
+    return Planted(
+        DisaggregationProblem(transcript.aggregates, counts), truth.participation, np.asarray(truth.updates)
+    )
 
 
 def right(participation: NDArray[np.uint8], truth: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -13,7 +13,8 @@ from attacks.disaggregation.counts.cohort_sizes import possible, weights
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import Projection
-from tests.helpers.planted import blurred, planted, right
+from scenarios.planted import blurred
+from tests.helpers.planted import planted, right
 
 
 def with_sizes(case):

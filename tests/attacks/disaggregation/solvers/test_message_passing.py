@@ -19,7 +19,8 @@ from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import MessagePassing
 from attacks.disaggregation.space.gram_corrections import level_rounds, outliers
 from attacks.disaggregation.space.whitening import whitened_gram
-from tests.helpers.planted import blurred, right
+from scenarios.planted import blurred
+from tests.helpers.planted import right
 
 REPORTS = {
     "exact": ParticipationReport.from_rows([("a", 0, 4, 2), ("a", 4, 7, 1), ("b", 0, 4, 0), ("b", 4, 7, 3)]),
