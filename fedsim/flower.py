@@ -1,4 +1,4 @@
-"""The few places where this project touches Flower's plumbing rather than its public API."""
+"""Flower's messages and records as this project uses them, and the few uses of Flower's internals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-# Flower reports usage over the network unless told not to, and reads this when it is imported.
+# Flower reports usage over the network unless this is set when Flower is imported.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -18,23 +18,23 @@ from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 PARAMETERS = "parameters"
-"""The one key of every ArrayRecord here: models and updates travel as one flat vector."""
+"""The only key of an ArrayRecord here: models and updates travel as one flat vector."""
 
 WEIGHT = "num-examples"
-"""Metric under which a reply says how many examples it stands for; Flower's strategies average by it."""
+"""Metric with the number of examples behind a reply; Flower's strategies use it as the weight of a mean."""
 
 COHORT_SIZE = "cohort-size"
-"""Metric under which a summed reply says how many updates it holds."""
+"""Metric with the number of updates in a summed reply."""
 
 SERVER_NODE_ID = 1
-"""Flower's own number for the server side of a run."""
+"""Flower's node id of the server."""
 
 
 def enter_local_task() -> None:
-    """Give this process the identity that Flower 1.41 wants before anybody makes a `Message`.
+    """Give this process the identity that Flower 1.41 needs before it creates a `Message`.
 
-    Flower's own runtimes set it when they start a task; outside of them it is unset, and creating a
-    message raises. One process runs one federation, so constant numbers do.
+    Flower's own runtimes set the identity when they start a task. Outside of them it is unset, and creating a
+    message raises. One process runs one federation, so constant numbers are enough.
     """
     TaskIdentity.run_id = 1
     TaskIdentity.task_id = 1
@@ -43,7 +43,7 @@ def enter_local_task() -> None:
 
 
 def enter_task() -> None:
-    """Let this process make messages, unless one of Flower's runtimes does so already."""
+    """Let this process create messages, unless one of Flower's runtimes has prepared it already."""
     try:
         _ = TaskIdentity.run_id
     except RuntimeError:
@@ -56,12 +56,12 @@ def client_number(context: Context) -> int:
 
 
 def cohort_size(reply: Message) -> int:
-    """How many updates a summed reply holds."""
+    """The number of updates in a summed reply."""
     return int(metrics_in(reply.content, "metrics")[COHORT_SIZE])  # type: ignore[arg-type]
 
 
 def metrics_in(records: RecordDict, key: str) -> MetricRecord:
-    """The metrics under a key. Flower's own `metric_records` copies all of them to hand out one."""
+    """The metrics under a key. Flower's own `metric_records` copies all records to return one."""
     record = records[key]
     assert isinstance(record, MetricRecord)
     return record
@@ -75,13 +75,13 @@ def round_number(message: Message) -> int:
 
 
 class LazyArray(Array):
-    """A Flower array that becomes bytes when it has to travel; within one process it never has to.
+    """A Flower array that is serialised only when it leaves the process.
 
-    It keeps the vector itself, so that is not to be changed any more. Anywhere else it arrives as an ordinary
-    `Array`.
+    It keeps the vector itself, so callers must not change the vector any more. In another process it arrives
+    as an ordinary `Array`.
     """
 
-    # Flower writes the name of a class in front of its bytes, and looks for the class by it.
+    # Flower writes the name of the class before the bytes, and finds the class by that name.
     __qualname__ = "Array"
 
     def __init__(self, vector: NDArray[np.float32]) -> None:
@@ -91,7 +91,7 @@ class LazyArray(Array):
 
     @property
     def data(self) -> bytes:  # type: ignore[override]
-        """What an ordinary array holds from the beginning."""
+        """The bytes that an ordinary array holds from the beginning."""
         return Array(self._vector).data
 
     def numpy(self) -> NDArray[np.float32]:
@@ -103,7 +103,7 @@ class LazyArray(Array):
 
 
 class _Sum(LazyArray):
-    """An array that goes on growing in its place, for the one who makes it."""
+    """An array to which its owner adds vectors in place."""
 
     __qualname__ = "Array"
 
@@ -113,7 +113,7 @@ class _Sum(LazyArray):
 
 
 def add_to(records: RecordDict, key: str, vector: NDArray[np.float32]) -> None:
-    """Add a vector to the sum under a key, which is begun if there is none, and grows in its place."""
+    """Add a vector in place to the sum under a key; start the sum if there is none."""
     if key not in records:
         records[key] = _flat_record(_Sum(vector))
         return
@@ -121,13 +121,13 @@ def add_to(records: RecordDict, key: str, vector: NDArray[np.float32]) -> None:
     assert isinstance(record, ArrayRecord)
     kept = record[PARAMETERS]
     if not isinstance(kept, _Sum):
-        # It has travelled since it was made, as in a checkpoint.
+        # It was serialised since it was created, for example in a checkpoint.
         kept = record[PARAMETERS] = _Sum(parameters_of(record))
     kept.total += vector
 
 
 def vector_record(vector: NDArray[np.float32]) -> ArrayRecord:
-    """A flat vector as Flower sends it; the vector is not to be changed any more."""
+    """A flat vector as Flower sends it; callers must not change the vector any more."""
     return _flat_record(LazyArray(vector))
 
 

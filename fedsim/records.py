@@ -1,4 +1,4 @@
-"""The public record of a federation: what any server keeps, round by round."""
+"""The public record of a federation: the sums that any server receives, round by round."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedsim.core.errors import UserError
 from fedsim.core.files import npy_header, reading, write_json
 
-_HEADER = ("round", "cohort_size", "weight")
+_ROUND_COLUMNS = ("round", "cohort_size", "weight")
 _LAYERS = "layers.json"
 
 
@@ -28,8 +28,8 @@ class Transcript:
     """The sums that a server received.
 
     `aggregates` (rounds, dim) float32, row r the sum of round r's updates, memory-mapped when loaded;
-    `cohort_sizes` (rounds,) how many updates each sum holds; `weights` (rounds,) how many examples,
-    NaN for a void round: updates were sent, but they could not be summed, and the row is zero.
+    `cohort_sizes` (rounds,) the number of updates in each sum; `weights` (rounds,) the number of examples,
+    NaN for a void round: devices sent updates that could not be summed, and the row is zero.
     `layer_shapes` are the shapes of the tensors of the server's own model, in the order of an update's
     entries.
     """
@@ -41,7 +41,7 @@ class Transcript:
 
     @property
     def void(self) -> NDArray[np.bool_]:
-        """(rounds,) True where updates were sent and could not be summed."""
+        """(rounds,) True where devices sent updates that could not be summed."""
         return np.isnan(self.weights)
 
     @classmethod
@@ -66,7 +66,7 @@ class Transcript:
 
 
 def rounds_recorded(folder: Path) -> int:
-    """How many rounds of a transcript stand in its folder, which another process may be writing."""
+    """The number of complete rounds in a transcript that another process may still be writing."""
     file = folder / "rounds.csv"
     return max(0, len(file.read_text(encoding="utf-8").splitlines()) - 1) if file.exists() else 0
 
@@ -74,9 +74,9 @@ def rounds_recorded(folder: Path) -> int:
 class TranscriptWriter:
     """Grows a transcript on disk, one round at a time, without holding it in memory.
 
-    A round counts once its line stands in `rounds.csv`; the line is written after the sum. A transcript
-    that was begun earlier is continued after its first `keep` rounds, and whatever follows them is dropped:
-    the files end up the same as if they had been written at once. One process at a time may write.
+    A round is complete once `rounds.csv` has its line, which is written after the sum. The writer keeps the
+    first `keep` rounds of an earlier transcript and drops the rest: the files end up the same as if they had
+    been written at once. Only one process at a time may write.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class TranscriptWriter:
         self._rows = csv.writer(self._file)
         self._round = keep
         self.finite = True
-        """Whether everything that was appended is a finite number."""
+        """Whether all numbers appended so far are finite."""
         try:
-            # This kind of lock is not handed on to processes that are forked from this one.
+            # Processes that are forked from this one do not inherit this kind of lock.
             fcntl.lockf(self._aggregates, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UserError(f"{folder}: another process is writing this transcript") from error
@@ -107,7 +107,7 @@ class TranscriptWriter:
             _cut(self._aggregates, 0)
             self._aggregates.write(header)
             _cut(self._file, 0)
-            self._rows.writerow(_HEADER)
+            self._rows.writerow(_ROUND_COLUMNS)
 
     def append(self, aggregate: NDArray[np.float32], *, cohort_size: int, weight: float) -> None:
         """Record the next round's sum."""
@@ -119,7 +119,7 @@ class TranscriptWriter:
         self.finite &= bool(np.isfinite(aggregate).all())
 
     def sync(self) -> None:
-        """Return once everything that was appended is safe on the disk."""
+        """Return once all appended rounds are safe on the disk."""
         for file in (self._aggregates, self._file):
             file.flush()
             os.fsync(file.fileno())
@@ -135,7 +135,7 @@ class TranscriptWriter:
 
 
 def _cut(file: IO[Any], size: int, *, complete: bool = True) -> None:
-    """Drop what follows the first `size` bytes of a file; `complete`: whether it has that many."""
+    """Drop everything after the first `size` bytes of a file; `complete`: whether it has that many."""
     if not complete:
         raise UserError(f"{file.name} is shorter than it was: start the run again with --force")
     file.truncate(size)

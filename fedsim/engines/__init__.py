@@ -1,1 +1,1 @@
-"""Engines: ways to run the same `ServerApp` and `ClientApp`."""
+"""The parts of engines that know nothing of scenarios: grids, the memory of devices, Flower's SuperLink."""

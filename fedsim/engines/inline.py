@@ -1,4 +1,4 @@
-"""The inline engine: a Flower `Grid` inside this process. No Ray, no polling, no serialisation of calls."""
+"""The grid of the inline engine: Flower messages inside one process. No Ray, no polling, no serialisation."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from fedsim.trusted.diary import settle
 _FIRST_NODE_ID = 1000
 
 Prepare = Callable[[Sequence[int], int, NDArray[np.float32]], None]
-"""Gets clients, the round (counted from 0) and the model that they are sent, (dim,)."""
+"""Gets the clients, the round (counted from 0) and the model (dim,) that they are sent."""
 
 
 class InlineGrid(Grid, DeviceMemory):
-    """Delivers a message by calling the `ClientApp` with the context of the node it is for.
+    """Delivers a message by calling the `ClientApp` with the context of the receiving node.
 
-    Node contexts live as long as the grid, so devices keep their state between rounds. An exception in
-    a client is not turned into a reply: it ends the run, because in this process it can only be a fault.
-    `prepare` is told who is about to be called for training in which round and from which model, so that the
-    work of a round can be done at once; devices still answer one by one. The updates that it leaves for them
-    may lie in memory that it uses again in the next round. So the devices settle their diaries before that,
-    and whoever calls them for a round calls them together, and is done with their replies by the next.
+    Node contexts live as long as the grid, so devices keep their state between rounds. An exception in a
+    client does not become a reply: it ends the run, because in this process it can only be a fault.
+
+    `prepare` gets the clients, the round and the model of the calls for training before any of them is
+    delivered, so that it can train the whole cohort at once; devices still answer one by one. It may reuse
+    the memory of the updates in the next round. Therefore the grid settles the diaries before it calls
+    `prepare` again, and a caller must send the calls of a round together and must not keep their replies for
+    longer than the round.
     """
 
     def __init__(self, client_app: ClientApp, clients: int, prepare: Prepare | None = None) -> None:
@@ -66,7 +68,7 @@ class InlineGrid(Grid, DeviceMemory):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """The replies, in the order of the messages; `timeout` plays no part, nothing waits here."""
+        """The replies, in the order of the messages; nothing waits here, so `timeout` has no effect."""
         return [self._deliver(message) for message in self._announced(messages)]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -99,7 +101,7 @@ class InlineGrid(Grid, DeviceMemory):
         return Run.create_empty(run_id=1)
 
     def _announced(self, messages: Iterable[Message]) -> list[Message]:
-        """The messages, after the calls for training among them have been announced."""
+        """The same messages, after `prepare` was told about the calls for training among them."""
         messages = list(messages)
         calls = [message for message in messages if message.metadata.message_type == "train"]
         if calls and self._prepare is not None:
@@ -110,7 +112,7 @@ class InlineGrid(Grid, DeviceMemory):
         return messages
 
     def _settle(self) -> None:
-        """The last round is over: what was not struck out of its diaries stands."""
+        """The last round is over: nobody can strike its updates out of the diaries any more."""
         for node in self._unsettled:
             settle(self._contexts[node])
         self._unsettled = []

@@ -1,7 +1,7 @@
-"""Flower's own server on this machine, private to one run: a SuperLink, with SuperNodes if asked for.
+"""Flower's own server on this machine, private to one run: a SuperLink, with or without SuperNodes.
 
-Every process listens on a free port of the loopback interface and has a folder of its own as its Flower
-home, so that nothing is shared with a SuperLink that somebody else runs here. Nothing needs the internet:
+Every process listens on a free port of the loopback interface and has its own folder as its Flower home. So
+it shares nothing with other SuperLinks on this machine. Nothing needs the internet:
 telemetry, update checks and the installation of dependencies are off.
 """
 
@@ -34,7 +34,7 @@ from fedsim.core.errors import RunFailedError
 _LOOPBACK = "127.0.0.1"
 _START_LIMIT_S = 120
 _STOP_LIMIT_S = 5
-_POLL_S = 0.5
+_STATUS_POLL_S = 0.5
 _OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -44,25 +44,25 @@ _OFFLINE = {
 
 @dataclass(frozen=True)
 class SuperLink:
-    """A running SuperLink that takes app bundles and says what became of their runs."""
+    """A running SuperLink that accepts app bundles and reports how their runs ended."""
 
     address: str
     logs: Path
-    """The folder where everybody's log is kept if a run fails."""
+    """The folder that keeps the logs of all processes if a run fails."""
     processes: dict[str, subprocess.Popen[bytes]]
-    """Everything that has to stay alive for a run to end well, by name."""
+    """The processes that must stay alive during a run, by name."""
 
     def submit(self, bundle: bytes) -> int:
-        """Start a run of an app bundle; the number of the run."""
+        """Start a run of an app bundle; return the number of the run."""
         fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
         with self._control() as control:
             run_id: int = control.StartRun(StartRunRequest(fab=fab_to_proto(fab))).run_id
         return run_id
 
     def wait(self, run_id: int, *, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Return once the run has completed; any other end of it is a `RunFailedError` with the reason.
+        """Return once the run has completed; raise `RunFailedError` with the reason if it ends otherwise.
 
-        `meanwhile` is called now and then.
+        `meanwhile` is called at every poll.
         """
         with self._control() as control:
             while True:
@@ -72,23 +72,23 @@ class SuperLink:
                     break
                 self._check_processes()
                 meanwhile()
-                time.sleep(_POLL_S)
+                time.sleep(_STATUS_POLL_S)
             if status.sub_status != SubStatus.COMPLETED:
-                # What the server's process prints goes to the SuperLink, and nowhere else.
+                # Only the SuperLink has the output of the server's process.
                 parts = control.StreamLogs(StreamLogsRequest(run_id=run_id))
                 (self.logs / "serverapp.log").write_text("".join(part.log_output for part in parts))
                 raise RunFailedError(f"the run {status.sub_status}: {status.details or 'no reason given'}")
 
     def wait_until_healthy(self) -> None:
         """Return once the SuperLink answers."""
-        for _ in range(int(_START_LIMIT_S / _POLL_S)):
+        for _ in range(int(_START_LIMIT_S / _STATUS_POLL_S)):
             self._check_processes()
             try:
-                if httpx.get(f"http://{self.address}/health", timeout=_POLL_S).is_success:
+                if httpx.get(f"http://{self.address}/health", timeout=_STATUS_POLL_S).is_success:
                     return
             except httpx.TransportError:
                 pass  # Not listening yet.
-            time.sleep(_POLL_S)
+            time.sleep(_STATUS_POLL_S)
         raise RunFailedError(f"the SuperLink does not answer after {_START_LIMIT_S} s")
 
     def _check_processes(self) -> None:
@@ -114,12 +114,11 @@ class SuperLink:
 
 @contextmanager
 def private_superlink(*, nodes: int) -> Iterator[SuperLink]:
-    """A SuperLink with that many SuperNodes, numbered by partition; 0: one that simulates its nodes on Ray.
+    """A SuperLink with this number of SuperNodes, numbered by partition; 0: it simulates its nodes on Ray.
 
-    All processes end with the block, however it ends. The logs are kept if a run has failed, and the
-    error says where.
+    All processes end with the block. If a run fails, the logs are kept, and the error names their folder.
     """
-    # A proxy that is set for the world outside must not get between processes of this machine.
+    # A proxy for the internet must not handle the traffic between processes of this machine.
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(
         filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), _LOOPBACK))
     )
@@ -136,7 +135,7 @@ def private_superlink(*, nodes: int) -> Iterator[SuperLink]:
             stack.callback(_stop, [superlink])
             link = SuperLink(address, home, {"superlink": superlink})
             link.wait_until_healthy()
-            # The nodes end first, all at once: each says goodbye to the SuperLink.
+            # The nodes end first, all at once, because each of them signs off from the SuperLink.
             supernodes: list[subprocess.Popen[bytes]] = []
             stack.callback(_stop, supernodes)
             for node, node_port in enumerate(node_ports):
@@ -159,12 +158,12 @@ def private_superlink(*, nodes: int) -> Iterator[SuperLink]:
 
 
 def _remove(home: Path) -> None:
-    """Remove the Flower homes; a task process on its way out may still hold a file in one."""
+    """Remove the Flower homes; a task process that is about to end may still hold a file there."""
     shutil.rmtree(home, ignore_errors=True)
 
 
 def _start(home: Path, *command: str) -> subprocess.Popen[bytes]:
-    """Start a process with a Flower home of its own, and its log beside that."""
+    """Start a process with its own Flower home, and a log file beside it."""
     home.mkdir()
     path = os.pathsep.join(filter(None, (sysconfig.get_path("scripts"), os.environ.get("PATH"))))
     with home.with_suffix(".log").open("wb") as log:
@@ -174,15 +173,15 @@ def _start(home: Path, *command: str) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            # Ctrl-C reaches fedsim alone, which then ends the others, each with its group.
+            # Ctrl-C reaches only fedsim, which then ends the other processes with their groups.
             start_new_session=True,
         )
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes and what they have started.
+    """End processes and their children.
 
-    A SuperLink's task processes form groups of their own; they watch their parents and follow them.
+    A SuperLink's task processes have their own groups; they watch their parents and end with them.
     """
     for process in processes:
         _signal_group(process, signal.SIGTERM)
@@ -201,7 +200,7 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
 
 
 def _free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on; held together while they are drawn, so that they differ."""
+    """Free ports; all are reserved until the last is drawn, so that they differ."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
         for each in sockets:

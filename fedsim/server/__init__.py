@@ -1,1 +1,1 @@
-"""The server: what it does with the one sum per round that reaches it."""
+"""The server: its strategies, which get one sum per round, and the loop over rounds with its hooks."""

@@ -16,7 +16,7 @@ from scenarios.run.world import World
 
 
 def trainer(world: World, workers: int = 1, spool: Spool | None = None) -> Trainer:
-    """Who trains for the devices of a world."""
+    """The trainer of a world's devices."""
     return Trainer(
         data=world.data,
         owned=world.owned,
@@ -29,7 +29,7 @@ def trainer(world: World, workers: int = 1, spool: Spool | None = None) -> Train
 
 
 def client_app(world: World, trainer: Trainer) -> ClientApp:
-    """The devices' app: trains, says who it is, counts its participations and answers for them."""
+    """The devices' app: it trains, tells its client number, and counts and reports its participations."""
     app = build_client_app(
         trainer,
         world.scenario.federation.aggregation,
@@ -41,9 +41,9 @@ def client_app(world: World, trainer: Trainer) -> ClientApp:
 
 
 class PortableClientApp(ClientApp):
-    """The same app, as light as the text of its scenario: it builds its world where it first runs.
+    """The same app, as small as the text of its scenario: it builds its world in the process that runs it.
 
-    For engines that send the app to other processes, which a world full of data is too heavy for.
+    For engines that send the app to other processes: a world with all its data would be too large to send.
     """
 
     def __init__(self, scenario: str) -> None:
@@ -51,12 +51,12 @@ class PortableClientApp(ClientApp):
         self._scenario = scenario
 
     def __call__(self, message: Message, context: Context) -> Message:
-        """Answer a message, as the app of this process's world would."""
+        """Answer a message as the app of this process's world does."""
         return app_in_this_process(self._scenario)(message, context)
 
 
 @lru_cache(maxsize=1)
 def app_in_this_process(scenario: str) -> ClientApp:
-    """The devices' app of the scenario with this text, made once for all devices of a process."""
+    """The devices' app of the scenario with this text, built once for all devices of a process."""
     world = World.prepare(parse_scenario(scenario))
     return client_app(world, trainer(world))

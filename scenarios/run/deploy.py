@@ -1,6 +1,6 @@
 """A scenario on Flower's deployment runtime: a server process, and a SuperNode for every client.
 
-The same app that `flwr run .` starts, handed to a SuperLink that lives as long as the run.
+It is the app that `flwr run .` starts, on a SuperLink that lives as long as the run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scenarios.run.scenario import Scenario
 
 
 def deploy(scenario: Scenario, directory: RunDirectory, *, training: Progress = silent) -> Result:
-    """Run a scenario to its report in an empty run directory; `RunFailedError` if the run fails."""
+    """Run a scenario up to its report in an empty run directory; raise `RunFailedError` if the run fails."""
     rounds = scenario.federation.rounds
     with tempfile.TemporaryDirectory(prefix="fedsim-") as folder:
         file = Path(folder) / "scenario.toml"
@@ -35,9 +35,9 @@ def deploy(scenario: Scenario, directory: RunDirectory, *, training: Progress = 
 
 
 def bundle(config: RunConfig) -> bytes:
-    """The app of `pyproject.toml` as Flower takes it, with this run config as its default.
+    """The app of `pyproject.toml` as a Flower app bundle, with this run config as its default.
 
-    It is made here because an installed package has no `pyproject.toml`.
+    It is built here because an installed package has no `pyproject.toml`.
     """
     app = {
         "publisher": "fedsim",

@@ -1,8 +1,8 @@
-"""A scenario as an ordinary Flower app: what `flwr run .` starts, on any of Flower's runtimes.
+"""A scenario as an ordinary Flower app: `flwr run .` starts it, on any of Flower's runtimes.
 
 `[tool.flwr.app]` in `pyproject.toml` names the two apps below. Server and devices live in processes that
-know nothing but the run config, so each makes its part of the world from the scenario named there. What is
-heavy is imported where it runs: Flower starts a new process for every message to a device.
+know only the run config, so each builds its world from the scenario named there. Heavy modules are imported
+inside functions, because Flower starts a new process for every message to a device.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class RunConfig(Settings):
     """The run config of the app: the same choices as the options of `fedsim run`."""
 
     scenario: str
-    """A TOML file, or a name from the library; a path is read by the server and by every device."""
+    """A TOML file, or a name from the library; the server and every device read the file."""
     overrides: str
     """`KEY=VALUE` settings, separated by semicolons."""
     out: str
-    """The run's folder, which the server writes; `runs/NAME` if empty."""
+    """The folder that the server writes the run to; `runs/NAME` if empty."""
     force: bool
     """Replace the run that the folder holds."""
 
     @classmethod
     def of(cls, context: Context) -> RunConfig:
-        """The run config that Flower hands to this process."""
+        """The run config that Flower gave to this process."""
         return cls.model_validate(context.run_config)
 
     def load(self) -> Scenario:
@@ -41,7 +41,7 @@ class RunConfig(Settings):
 
     @property
     def folder(self) -> Path:
-        """Where the run goes."""
+        """The folder of the run."""
         return Path(self.out or Path("runs") / find_scenario(self.scenario).stem)
 
 
