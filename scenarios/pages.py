@@ -24,7 +24,7 @@ def render(template: str, **content: Any) -> str:
     return environment.get_template(template).render(**content)
 
 
-def image(figure: Figure) -> str:
+def embedded(figure: Figure) -> str:
     """A picture as a data URI; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})

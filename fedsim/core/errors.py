@@ -1,4 +1,4 @@
-"""What ends a command: a mistake of the user, or a run that failed elsewhere; each carries one line."""
+"""The exceptions that end a command: the user's mistake, or a failed run. Each carries one line."""
 
 
 class UserError(Exception):

@@ -1,6 +1,6 @@
-"""Files are written whole or not at all: beside their place first, then renamed into it.
+"""Reading and writing files. A file is written whole or not at all: to a temporary file, then renamed.
 
-What stands in a file that is read may still be anything: it becomes what it should be, or a line about it.
+A file that is read may hold anything: wrong content is a `UserError` of one line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """A block that makes `what` of a file's content, and nothing else: what fails there is the content."""
+    """A block that only parses a file as `what`: an exception in it is a `UserError` about the content."""
     try:
         yield
     except FileNotFoundError as error:
@@ -50,7 +50,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def writing(out: Path) -> Iterator[None]:
-    """A block that makes or fills what the user chose as `--out`: what fails there is the choice."""
+    """A block that writes to the user's `--out`: an `OSError` in it is a `UserError` about that choice."""
     try:
         yield
     except OSError as error:
@@ -58,9 +58,9 @@ def writing(out: Path) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """An `OSError` if no file could be put there; the folder need not exist, and is not made.
+    """An `OSError` if the folder refuses new files; a folder that does not exist is not created.
 
-    One that exists may still refuse files: better to know before long work than after it.
+    Better to find out before long work than after it.
     """
     while not folder.exists():
         folder = folder.parent
@@ -69,7 +69,7 @@ def check_writable(folder: Path) -> None:
 
 
 def leftovers(folder: Path) -> set[Path]:
-    """What killed processes were about to write in a folder and below."""
+    """The temporary files that killed processes left in a folder and below."""
     return set(folder.rglob(f".*{_SUFFIX}"))
 
 
@@ -85,7 +85,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """The table that a JSON file holds, which is `what` it should be."""
+    """The object in a JSON file; `what` describes the file in error messages."""
     with reading(path, what):
         return dict(json.loads(path.read_text(encoding="utf-8")))
 
@@ -93,13 +93,13 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 def write_npy(path: Path, array: np.ndarray[Any, Any]) -> None:
     """Write one array whole."""
     with written_whole(path) as temporary, temporary.open("wb") as file:
-        # The bytes of np.save, which does not say why a write failed, such as a full disk.
+        # The same bytes as np.save, which does not say why a write failed, such as a full disk.
         file.write(npy_header(array.dtype, array.shape))
         file.write(np.ascontiguousarray(array).data)
 
 
 def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """What an .npy file begins with; the entries follow, row by row."""
+    """The header of an .npy file; the entries follow, row by row."""
     description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, description)

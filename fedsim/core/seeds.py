@@ -1,4 +1,4 @@
-"""Randomness by address: every stage, client and round has a stream of its own.
+"""Random streams by address: every stage, client and round has its own stream.
 
 A stream depends on the scenario's seed and its address only, never on what ran before it, so that
 changing the attack does not change the training, and engines may run clients in any order.

@@ -1,4 +1,4 @@
-"""The base of everything that is read from a scenario file."""
+"""The base class of all settings in a scenario file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-MOST = 2**31 - 1
-"""Of anything that can be counted."""
-LARGEST = 1e30
-"""Single precision has numbers up to 3e38, and products of settings have to be among them."""
+LARGEST_INTEGER = 2**31 - 1
+"""Largest integer accepted for a setting."""
+LARGEST_FLOAT = 1e30
+"""Largest float accepted for a setting: products of settings have to stay below float32's 3e38."""
 
 
 class Settings(BaseModel):
@@ -22,11 +22,11 @@ class Settings(BaseModel):
     @field_validator("*", mode="after")
     @classmethod
     def _within_reason(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse numbers that overflow where they are used; a seed may be any number."""
-        if isinstance(value, int) and abs(value) > MOST and info.field_name != "seed":
-            raise PydanticCustomError("too_large", "expected {most} at most", {"most": MOST})
-        if isinstance(value, float) and abs(value) > LARGEST:
-            raise PydanticCustomError("too_large", "expected {most} at most", {"most": f"{LARGEST:g}"})
+        """Refuse numbers that would overflow in use; a seed may be any number."""
+        if isinstance(value, int) and abs(value) > LARGEST_INTEGER and info.field_name != "seed":
+            raise PydanticCustomError("too_large", "expected {most} at most", {"most": LARGEST_INTEGER})
+        if isinstance(value, float) and abs(value) > LARGEST_FLOAT:
+            raise PydanticCustomError("too_large", "expected {most} at most", {"most": f"{LARGEST_FLOAT:g}"})
         return value
 
     @model_validator(mode="before")
@@ -46,7 +46,7 @@ class Settings(BaseModel):
 
 
 BY_NAME = BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)
-"""Last in the annotation of a union of named settings: lets `"highs"` stand for `{ name = "highs" }`."""
+"""Put last in the annotation of a union of named settings: `"highs"` then means `{ name = "highs" }`."""
 
 
 def members(union: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Custom(Architecture):
 
     Python looks for the module on its path, then in the current folder. Its code is run, so be careful with
     scenario files that you did not write. The factory returns an `nn.Module` from (n, *input_shape) to (n,
-    outputs). For images that is from (n, channels, height, width) to (n, classes) logits.
+    outputs), the logits if the task is a classification.
 
     A federation exchanges parameters only, and every engine has to compute the same update. So a network is
     refused if it keeps other state (batch normalisation) or draws random numbers (dropout).

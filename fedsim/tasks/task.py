@@ -47,9 +47,9 @@ class Task(ABC):
     """
 
     title: ClassVar[str]
-    """The task in error messages, such as "image classification"."""
+    """The task in error messages, such as "regression"."""
     noun: ClassVar[str]
-    """Several examples in messages and tables, such as "images"."""
+    """Several examples in messages and tables, such as "rows"."""
     inputs: ClassVar[Inputs]
     """What a model has to take."""
     metric: ClassVar[Metric]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attacks.disaggregation.recovery import Outcome, Recovery
-from scenarios.pages import INK, PAPER, UNKNOWN, image, render
+from scenarios.pages import INK, PAPER, UNKNOWN, embedded, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ def render_audit(audit: Audit) -> str:
         conclusion=conclusion(audit),
         remarks=remarks(audit),
         advice=advice(audit),
-        picture=image(_draw(audit.recovery)) if audit.separated else "",
+        picture=embedded(_draw(audit.recovery)) if audit.separated else "",
         clients=client_rows(audit.recovery)[:CLIENTS_ON_PAGE],
     )
 

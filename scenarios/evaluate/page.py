@@ -14,7 +14,7 @@ from scenarios.evaluate.evaluate import (
     columns,
     sentence,
 )
-from scenarios.pages import image, render
+from scenarios.pages import embedded, render
 from scenarios.run.scenario import Scenario
 from scenarios.sweep.code import other_code
 from scenarios.sweep.directory import SweepDirectory
@@ -34,7 +34,7 @@ def render_evaluation(evaluation: Evaluation, outcomes: Sequence[Outcome], direc
         seeds=evaluation.file.seeds,
         fixed=_is_fixed(evaluation),
         others=other_code(result.code for outcome in outcomes for result in outcome.results),
-        picture=image(draw(outcomes)) if any(o.figures for o in outcomes) else "",
+        picture=embedded(draw(outcomes)) if any(o.figures for o in outcomes) else "",
         sentences=[sentence(outcome, none) for outcome in defended],
         tables=[
             _table(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from scenarios.forecast.forecast import COUNTED, PLANTED, Forecast, compared
-from scenarios.pages import image, render
+from scenarios.pages import embedded, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +18,7 @@ def render_forecast(found: Mapping[str, Forecast]) -> str:
     return render(
         "forecast.html.j2",
         setting=before.setting,
-        picture=image(draw(found)),
+        picture=embedded(draw(found)),
         rows=[
             {"name": name, "marks": [f.first, f.half, f.nearly_all], "rests_on": f.rests_on()}
             for name, f in found.items()

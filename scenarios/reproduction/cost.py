@@ -54,13 +54,13 @@ class Step:
 
         Most of the paper's clients have CIFAR-10; other data are timed alike.
         """
-        from fedsim.data.images.noise import noise_images
+        from fedsim.data.images.noise import cifar_like_noise
         from fedsim.devices.trainer import Trainer
         from fedsim.training.local_training import FlatModel, initial_model
 
         own = self.batch_size * TIMED_STEPS
         rng = np.random.default_rng(0)
-        data = noise_images(TIMED_CLIENTS * own, rng)
+        data = cifar_like_noise(TIMED_CLIENTS * own, rng)
         settings = ClientSettings(
             dataset_size=own,
             batch_size=self.batch_size,

@@ -9,7 +9,7 @@ from typing import Any
 import tomli_w
 
 from fedsim.core.files import write_text
-from scenarios.pages import image, render
+from scenarios.pages import embedded, render
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw
 from scenarios.sweep.table import write_csv
@@ -34,7 +34,7 @@ def render_outcome(outcome: Outcome) -> str:
         tally=str(Tally.of(outcome.cells)),
         others=outcome.others,
         seconds=outcome.cpu_seconds,
-        picture=image(draw(outcome)),
+        picture=embedded(draw(outcome)),
         header=list(rows[0]) if rows else [],
         rows=[_texts(list(row.values())) for row in rows],
         settings=tomli_w.dumps(outcome.experiment.file.model_dump(exclude_none=True)),

@@ -60,7 +60,7 @@ def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]
         "",
         "A cell that was not run is blank. Equal: as the paper's value but for its rounding to two digits. "
         "Most figures have no values in the paper's text to compare with; a value of the paper that needs no "
-        "attack, such as a grey image's, is shown and not compared.",
+        "attack, such as that of a constant guess, is shown and not compared.",
         "",
         *_markdown(["", "cells", "run", "better than the paper's", "equal", "worse"], rows),
         "",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation import Recovery
 from fedsim.trusted.truth import Truth
-from scenarios.pages import INK, INVENTED, MISSED, PAPER, UNKNOWN, image, render
+from scenarios.pages import INK, INVENTED, MISSED, PAPER, UNKNOWN, embedded, render
 from scenarios.run.inference.figures import COLUMNS, figures
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.judges import JUDGES
@@ -38,12 +38,12 @@ def render_report(
         "report.html.j2",
         result=result,
         settings=settings,
-        matrices=image(_draw_matrices(P, guess)),
-        similarities=image(_draw_similarities(cosines, result["disaggregation"]["baselines"])),
+        matrices=embedded(_draw_matrices(P, guess)),
+        similarities=embedded(_draw_similarities(cosines, result["disaggregation"]["baselines"])),
         clients=_client_rows(recovery, P, cosines),
         columns=COLUMNS,
         figures=figures(result),
-        pictures={found.key: image(JUDGES[found.kind].draw(found)) for found in findings},
+        pictures={found.key: embedded(JUDGES[found.kind].draw(found)) for found in findings},
     )
 
 

@@ -14,6 +14,7 @@ from fedsim.core.seeds import Stage, stream
 from fedsim.data import Dataset, DataSource, Owned
 from fedsim.training.local_training import FlatModel, initial_model
 from fedsim.training.local_work import LocalWork
+from scenarios.run.inference.judges import JUDGES
 from scenarios.run.scenario import Scenario
 
 
@@ -55,11 +56,10 @@ class World:
 
     def check_inference(self) -> None:
         """A `UserError` about an inference attack that cannot work on this data, model or recipe."""
-        from scenarios.run.inference.judges import JUDGES
-
         for attack in self.scenario.attack.inference:
             attack.check(self.knowledge)
-            there, wanted = len(JUDGES[attack.kind].companions(self, attack)), max(attack.cohorts, default=0)
+            there = len(JUDGES[attack.kind].cohort_candidates(self, attack))
+            wanted = max(attack.cohorts, default=0)
             if wanted > there:
                 raise UserError(
                     f"attack.inference: {attack.name}: cohorts: {wanted} is too many: {there} clients can be "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.core.errors import UserError
-from scenarios.pages import image, render
+from scenarios.pages import embedded, render
 from scenarios.planted import Planted
 from scenarios.sweep.code import other_code
 from scenarios.sweep.directory import SweepDirectory
@@ -46,7 +46,7 @@ def render_sweep(sweep: Sweep, results: Sequence[PointResult], directory: SweepD
         others=other_code(result.code for result in results),
         table=directory.table.name,
         settings=directory.file.read_text(encoding="utf-8"),
-        picture=image(draw(rows, name, axes, [key for key in keys if key not in axes])) if axes else "",
+        picture=embedded(draw(rows, name, axes, [key for key in keys if key not in axes])) if axes else "",
         rows=[
             {
                 "shown": [shown(row[key]) for key in sweep.keys],
@@ -137,10 +137,10 @@ def heat_map(
     colours: str = "cividis",
 ) -> None:
     """A table (down × across) in colours, with its numbers; NaN stays blank. `ticks`: across, then down."""
-    image = panel.imshow(table, cmap=colours, vmin=limits[0], vmax=limits[1], aspect="auto")
+    heatmap = panel.imshow(table, cmap=colours, vmin=limits[0], vmax=limits[1], aspect="auto")
     for (i, j), value in np.ndenumerate(table):
         if not np.isnan(value):
-            dark = sum(image.cmap(image.norm(value))[:3]) < 1.5
+            dark = sum(heatmap.cmap(heatmap.norm(value))[:3]) < 1.5
             panel.text(
                 j, i, f"{value:.3g}", ha="center", va="center", fontsize=8, color="white" if dark else "black"
             )

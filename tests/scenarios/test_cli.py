@@ -181,7 +181,7 @@ def test_what_torch_cannot_allocate_is_memory_too(fedsim, scenario_file):
         (["--set", "clients.batch_size=eight"], "clients.batch_size is 'eight': expected a valid integer"),
         (["--set", "analytics.window=0"], "analytics.window is 0: expected greater than 0"),
         (["--set", "data={ name = 'cifar10', path = 'gone.npz' }"], "data.path: there is no file gone.npz"),
-        (["--set", "clients.dataset_size=1000"], "clients.dataset_size: 6 clients × 1000 images need 6000"),
+        (["--set", "clients.dataset_size=1000"], "clients.dataset_size: 6 clients × 1000 examples need 6000"),
         (["--set", "federation.participation={ name = 'cohort', size = 9 }"], "participation.size is 9"),
         (["--set", "clients.lr=1e39"], "clients.lr is 1e+39: expected 1e+30 at most"),
         (["--set", "model.hidden=100000000000"], "model.hidden is 100000000000: expected 2147483647 at most"),

@@ -1,4 +1,4 @@
-"""The evidence of every column: what a server without the attack, with it, or with a perfect one holds."""
+"""The evidence in every column of a result: without disaggregation, with it, and with a perfect one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Vectors = NDArray[np.float32]
 
 
 def recovered_evidence(recovery: Recovery, sent: Vectors, positions: NDArray[np.int64]) -> Evidence:
-    """What disaggregation found out about the clients at these positions of the recovery.
+    """The recovered updates of the clients at these positions of the recovery.
 
     Each update is a mean over the rounds of its client, and so is the model that it started from.
     """
@@ -40,7 +40,7 @@ def _mean_starts(sent: Vectors, columns: NDArray[np.uint8]) -> Vectors:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Evidence, and who is behind each of its rows, which only scoring may know."""
+    """Evidence, and the clients behind each of its rows, which only scoring may know."""
 
     evidence: Evidence
     members: list[NDArray[np.int64]]
@@ -50,8 +50,7 @@ class Column:
 class Columns:
     """The evidence about the clients under attack, column by column.
 
-    `positions` (n,) are the clients' places in the recovery. Whoever is to be attacked has taken part;
-    clients with a recovered update come first.
+    `positions` (n,) are the attacked clients' positions in the recovery. All of them took part in training.
     """
 
     world: World
@@ -64,7 +63,7 @@ class Columns:
     def choose(
         cls, world: World, view: AttackerView, recovery: Recovery, truth: Truth, targets: int | None
     ) -> Columns:
-        """The first so many clients with a recovered update, and others if these are not enough."""
+        """Up to `targets` clients that took part: those with a recovered update first, then others."""
         took_part = truth.participation[:, recovery.clients.astype(np.int64)].any(axis=0)
         candidates = np.flatnonzero(took_part)
         resolved = np.isfinite(recovery.updates[candidates]).all(axis=1)
@@ -73,12 +72,12 @@ class Columns:
 
     @property
     def clients(self) -> NDArray[np.int64]:
-        """(n,) whom the attack is after."""
+        """(n,) the attacked clients."""
         return self.recovery.clients[self.positions].astype(np.int64)
 
     @property
     def resolved(self) -> NDArray[np.bool_]:
-        """(n,) who of them has a recovered update; only they are in the `disaggregated` column."""
+        """(n,) whether each has a recovered update; only those are in the `disaggregated` column."""
         return np.asarray(np.isfinite(self.recovery.updates[self.positions]).all(axis=1))
 
     @cached_property
@@ -87,18 +86,18 @@ class Columns:
         return sent_models(self.world, self.view.transcript)
 
     def disaggregated(self) -> Column:
-        """The recovered updates of those who have one."""
+        """The recovered updates of the clients that have one."""
         evidence = recovered_evidence(self.recovery, self.sent, self.positions[self.resolved])
         return Column(evidence, [np.array([k]) for k in self.clients[self.resolved]])
 
     def oracle(self) -> Column:
-        """The true mean updates: what a perfect disaggregation would give."""
+        """The true mean updates, as a perfect disaggregation would recover them."""
         starts = _mean_starts(self.sent, self.truth.participation[:, self.clients])
         evidence = Evidence(np.array(self.truth.updates[self.clients]), starts)
         return Column(evidence, [np.array([k]) for k in self.clients])
 
     def aggregate(self) -> Column:
-        """For every client the sum of a round that it took part in, with a cohort of the usual size."""
+        """For every client, the sum of one round that it took part in, with a cohort of about median size."""
         sizes = self.view.transcript.cohort_sizes
         usual = int(np.median(sizes[sizes > 0]))
         took_part = self.truth.participation[:, self.clients] == 1
@@ -109,10 +108,10 @@ class Columns:
         return Column(Evidence(means, self.sent[rounds], usual), members)
 
     def cohort(self, size: int, others: NDArray[np.int64]) -> Column:
-        """What a sum of a cohort of that size would show: every client with random `others`.
+        """Sums of cohorts of that size: every attacked client with random `others`.
 
-        Defences of updates and of sums apply. With size 1 that is one update of one round, which a server
-        without secure aggregation gets: nobody has summed it, or put noise on a sum.
+        Defences of updates and of sums apply. Size 1 is one update of one round, as a server without secure
+        aggregation gets it: it is no sum, so defences of sums do not apply.
         """
         rng = stream(self.world.scenario.seed, Stage.SCORING, size)
         members = [
@@ -141,7 +140,7 @@ class Columns:
 
 
 def single_update(world: World, client: int, round_index: int = 0) -> Vectors:
-    """What a device sends of the first model, with the batches and the defences' randomness of that round."""
+    """The update that a device sends for the first model, with the random numbers of that round."""
     scenario, task, mine = world.scenario, world.data.task, world.data.train[world.owned[client]]
     scratch = FlatModel(initial_model(scenario.model, task, _scratch_rng()))
     update = local_update(
@@ -164,5 +163,5 @@ def single_update(world: World, client: int, round_index: int = 0) -> Vectors:
 
 
 def _scratch_rng() -> np.random.Generator:
-    """For parameters that are overwritten before anybody looks."""
+    """For parameters that are overwritten before they are used."""
     return np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""What an inference attack guessed in every column, beside the truth: all that scores and pictures need."""
+"""The guesses of an inference attack in every column, with the truth: all that a judge needs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fedsim.core.files import reading, write_npz
 from scenarios.run.directory import RunDirectory
 
 COHORT = "cohort_"
-"""Begins the name of a column that stands for sums of cohorts of some size, such as `cohort_10`."""
+"""Prefix of the columns for sums of cohorts of some size, such as `cohort_10`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
     """The guesses of one entry about n clients.
 
-    `clients` (n,) and `resolved` (n,) say about whom, and who of them has a recovered update. `guesses`
-    maps a column to an array with a row for every client, or for every resolved one in `disaggregated`;
-    `truth` holds what the guesses are compared with, in arrays that depend on the kind of attack.
+    `clients` (n,) are the attacked clients; `resolved` (n,) is whether each has a recovered update. `guesses`
+    maps a column to an array with a row for every client; `disaggregated` has rows for resolved clients only.
+    `truth` holds the arrays that the judge of this kind of attack compares the guesses with.
     """
 
     key: str
@@ -35,13 +35,13 @@ class Findings:
     truth: Mapping[str, NDArray[Any]]
 
     def about(self, column: str) -> NDArray[np.int64]:
-        """The places in `clients` of those whom the rows of a column are about."""
+        """The positions in `clients` that the rows of a column belong to."""
         return np.flatnonzero(self.resolved) if column == "disaggregated" else np.arange(len(self.clients))
 
     def save(self, directory: RunDirectory) -> None:
-        """Guesses among the attack's files, the truth apart from them, and from that of the training.
+        """Write the guesses to the attack's files, and the truth to a folder of its own.
 
-        Runs may share a training, and have different clients under attack.
+        The truth of the training is kept elsewhere: runs may share a training and attack different clients.
         """
         for folder in (directory.inference, directory.inference_truth):
             folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ class Findings:
 
 
 def in_columns(name: str, values: Mapping[str, float | None]) -> dict[str, Any]:
-    """A figure of a result: its columns under `name`, those of cohorts, if any, under `name_by_cohort`."""
+    """A figure of a result: its columns under `name`, the columns of cohorts under `name_by_cohort`."""
     cohorts = {column: value for column, value in values.items() if column.startswith(COHORT)}
     figure: dict[str, Any] = {name: {c: v for c, v in values.items() if c not in cohorts}}
     if cohorts:
@@ -78,11 +78,11 @@ def in_columns(name: str, values: Mapping[str, float | None]) -> dict[str, Any]:
 
 
 def mean_of(values: NDArray[Any]) -> float | None:
-    """The mean, or None where a column is empty: JSON has no NaN."""
+    """The mean, or None if a column is empty: JSON has no NaN."""
     return float(np.mean(values)) if len(values) else None
 
 
 def each_column(findings: Findings) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64]]]:
-    """Column, its guesses, and the places of the clients that its rows are about."""
+    """Column, its guesses, and the positions in `clients` of their rows."""
     for column, guess in findings.guesses.items():
         yield column, guess, findings.about(column)

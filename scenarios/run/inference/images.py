@@ -1,34 +1,39 @@
-"""How near guessed images are to a client's own."""
+"""The judge of gradient inversion: how near guessed images are to the client's own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from attacks.inference.attack import Kind
+from scenarios.run.inference.contact_sheet import save_contact_sheet
 from scenarios.run.inference.findings import COHORT, Findings, each_column, in_columns, mean_of
-from scenarios.run.world import World
+from scenarios.run.inference.judge import Judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from scenarios.run.world import World
 
 Pixels = NDArray[np.float32]
 """(n, height, width, 3) in [0, 1]."""
 
 PERFECT_DB = 100.0
-"""What a flawless image is said to have: its PSNR is infinite, and JSON knows no such number."""
+"""The PSNR reported for a flawless image: it is infinite, which JSON cannot hold."""
 
 Pairs = Mapping[str, list[tuple[Pixels, Pixels]]]
 """Column → for every row the matched guesses and the true images, in the order of the images."""
 
 
 def match(guesses: Pixels, images: Pixels) -> Pixels:
-    """For every image the guess that is assigned to it, so that the total PSNR is the highest.
+    """For every image the guess assigned to it, by the assignment with the highest total PSNR.
 
-    Images that are left over because there are fewer guesses get a grey one.
+    If there are fewer guesses than images, the images that are left get a grey guess.
     """
     missing = max(0, len(images) - len(guesses))
     grey = np.full((missing, *images.shape[1:]), 0.5, dtype=np.float32)
@@ -70,19 +75,17 @@ def _torchmetrics() -> Any:
     return torchmetrics.functional.image
 
 
-class ImageJudge:
-    """PSNR and SSIM against the client's own images, after the best assignment of guesses to them.
+class InversionJudge(Judge):
+    """PSNR and SSIM against the client's own images, after the best assignment of guesses to images.
 
-    The guesses of a sum are held against the images of the one client under attack, too: whose they are
-    is what a sum hides, and the assignment gives it the benefit of the doubt.
+    Guesses from a sum are compared with the images of the one attacked client, too. A sum hides the owners
+    of its images, so the best assignment is generous to the attack.
     """
 
-    def companions(self, world: World, attack: Any) -> NDArray[np.int64]:
-        """Anybody fills a cohort."""
-        return np.arange(len(world.owned))
+    kind: ClassVar[Kind] = "inversion"
 
     def truth(self, world: World, clients: NDArray[np.int64], attack: Any) -> dict[str, NDArray[Any]]:
-        """Each client's images, in an array of its own because numbers of images differ."""
+        """Each client's images, in one array per client: clients own different numbers of images."""
         return {f"client_{k}": world.data.train.inputs[world.owned[int(k)]] for k in clients}
 
     def score(self, findings: Findings) -> dict[str, Any]:
@@ -101,7 +104,7 @@ class ImageJudge:
         }
 
     def draw(self, findings: Findings) -> Figure:
-        """A gallery: the images that came out best, the truth above what was made of it in each column."""
+        """A gallery of the best guesses: the true image on top, below it the guess of each column."""
         from matplotlib.figure import Figure
 
         pairs = _pairs(findings)
@@ -111,7 +114,7 @@ class ImageJudge:
         blocks = -(-len(tiles) // _ACROSS)
         down = len(rows) + 1
         height, width, _ = findings.guesses["oracle"].shape[2:]
-        # One canvas rather than a hundred axes, which take matplotlib seconds to lay out.
+        # One canvas: matplotlib takes seconds to lay out a hundred axes.
         step_y, step_x = round(1.22 * height), round(1.08 * width)
         canvas = np.ones((down * blocks * step_y, _ACROSS * step_x, 3), dtype=np.float32)
         figure = Figure(figsize=(11, 11 * canvas.shape[0] / canvas.shape[1]))
@@ -126,13 +129,17 @@ class ImageJudge:
         axes.imshow(canvas, interpolation="nearest", aspect="auto")
         return figure
 
+    def save_preview(self, preview: NDArray[np.float32], file: Path) -> None:
+        """The images so far, as one PNG."""
+        save_contact_sheet(preview, file)
+
 
 _GALLERY = ("oracle", "disaggregated", "aggregate")
 _ACROSS, _TILES = 8, 16
 
 
 def _tiles(findings: Findings, pairs: Pairs) -> list[tuple[int, int]]:
-    """(client, image) to show: of the first clients, the images that the oracle's guesses are nearest to."""
+    """(client, image) to show: the first clients' images that the oracle's guesses match best."""
     tiles = []
     for client, (guesses, images) in enumerate(pairs["oracle"]):
         best = np.argsort(-psnr_db(guesses, images), kind="stable")[:_ACROSS]

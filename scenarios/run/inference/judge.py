@@ -1,17 +1,21 @@
-"""What there is to do with the findings of one kind of attack once the truth is on the table."""
+"""The contract of a judge: it compares the guesses of one kind of attack with the truth."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.inference.attack import Kind
 from scenarios.run.inference.findings import Findings
-from scenarios.run.world import World
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from scenarios.run.world import World
 
 COLOURS = {"aggregate": "#d1495b", "disaggregated": "#1f3a5f", "oracle": "#edae49"}
 TITLES = {
@@ -21,17 +25,35 @@ TITLES = {
 }
 
 
-class Judge(Protocol):
-    """Scores one kind of attack, and draws it for the report."""
+class Judge(ABC):
+    """Scores the attacks of one kind, and draws their guesses for the report.
 
-    def companions(self, world: World, attack: Any) -> NDArray[np.int64]:
-        """Who may fill the cohorts for which the attack on a sum is measured."""
+    A judge sees the truth; an attack never sees a judge. `score` and `draw` need the findings alone, so that
+    a report can be drawn again from the files of a run.
+    """
 
+    kind: ClassVar[Kind]
+    """The attacks that it judges."""
+
+    def cohort_candidates(self, world: World, attack: Any) -> NDArray[np.int64]:
+        """The clients that may fill the cohorts on which the attack is measured: everybody by default.
+
+        A `UserError` if the attack cannot be judged on the data of this world.
+        """
+        return np.arange(len(world.owned))
+
+    @abstractmethod
     def truth(self, world: World, clients: NDArray[np.int64], attack: Any) -> dict[str, NDArray[Any]]:
-        """What guesses about these clients are to be compared with."""
+        """The arrays that `score` and `draw` compare the guesses about these clients with."""
 
+    @abstractmethod
     def score(self, findings: Findings) -> dict[str, Any]:
-        """The figures, each in columns."""
+        """The figures of a result, each in columns (see `in_columns`)."""
 
+    @abstractmethod
     def draw(self, findings: Findings) -> Figure:
-        """A picture of the guesses."""
+        """A figure of the guesses for the report."""
+
+    def save_preview(self, preview: NDArray[np.float32], file: Path) -> None:
+        """Replace the file by the latest preview of a running attack; its attacks may have none."""
+        raise NotImplementedError(f"{self.kind} shows no preview")

@@ -1,18 +1,20 @@
-"""How near guessed label histograms are to the true ones."""
+"""The judge of label inference: how near guessed label histograms are to the true ones."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.inference.attack import Kind
 from scenarios.run.inference.findings import Findings, each_column, in_columns, mean_of
-from scenarios.run.inference.judge import COLOURS, TITLES
-from scenarios.run.world import World
+from scenarios.run.inference.judge import COLOURS, TITLES, Judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from scenarios.run.world import World
 
 
 def label_histograms(world: World, clients: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -22,12 +24,10 @@ def label_histograms(world: World, clients: NDArray[np.int64]) -> NDArray[np.flo
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
-class LabelJudge:
+class LabelJudge(Judge):
     """Total variation distance: 0 for the same histogram, 1 for one without overlap."""
 
-    def companions(self, world: World, attack: Any) -> NDArray[np.int64]:
-        """Anybody fills a cohort."""
-        return np.arange(len(world.owned))
+    kind: ClassVar[Kind] = "label_inference"
 
     def truth(self, world: World, clients: NDArray[np.int64], attack: Any) -> dict[str, NDArray[Any]]:
         """Each client's histogram, and `prior`, that of everybody's examples together."""

@@ -1,30 +1,33 @@
-"""How well clients with a property are told from those without."""
+"""The judge of property inference: how well it tells clients with a property from those without."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.inference.attack import Kind
 from fedsim.core.errors import UserError
 from scenarios.run.inference.findings import COHORT, Findings, each_column, in_columns, mean_of
-from scenarios.run.inference.judge import COLOURS, TITLES
-from scenarios.run.world import World
+from scenarios.run.inference.judge import COLOURS, TITLES, Judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attacks.inference.properties import PropertyInference
+    from scenarios.run.world import World
 
 _RESAMPLES = 1000
 
 
-class PropertyJudge:
+class PropertyJudge(Judge):
     """Area under the ROC curve over the clients, with its confidence interval, and how often it is right."""
 
-    def companions(self, world: World, attack: PropertyInference) -> NDArray[np.int64]:
-        """Who fills a cohort beside the client under attack: as in the paper, nobody with the property."""
+    kind: ClassVar[Kind] = "property_inference"
+
+    def cohort_candidates(self, world: World, attack: PropertyInference) -> NDArray[np.int64]:
+        """The clients without the property: as in the paper, nobody else in the cohort has it."""
         has = who_has(world, attack)
         if has.all() or not has.any():
             raise UserError(
@@ -36,13 +39,13 @@ class PropertyJudge:
     def truth(
         self, world: World, clients: NDArray[np.int64], attack: PropertyInference
     ) -> dict[str, NDArray[Any]]:
-        """Who of the clients has the property."""
+        """Whether each of the clients has the property."""
         return {"has": who_has(world, attack)[clients], "property": np.array(attack.property)}
 
     def score(self, findings: Findings) -> dict[str, Any]:
-        """`auc` with `auc_low` and `auc_high` (95 %), and `right`: clients whose property is guessed right.
+        """`auc` with `auc_low` and `auc_high` (95 %), and `right`: the part of clients that is guessed right.
 
-        `chance` is what a guess without any evidence has: for `right`, that nobody has it or everybody.
+        `chance` is the score of the best constant guess: for `right`, that everybody has it, or nobody.
         """
         has = findings.truth["has"]
         values: dict[str, dict[str, float | None]] = {"auc": {}, "auc_low": {}, "auc_high": {}, "right": {}}
@@ -58,7 +61,7 @@ class PropertyJudge:
         return {key: value for name, each in values.items() for key, value in in_columns(name, each).items()}
 
     def draw(self, findings: Findings) -> Figure:
-        """The profile of every client beside how the attack on sums fades with their cohorts."""
+        """The guess about every client, and the AUC on sums by the size of their cohorts."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(11, 3.4), layout="constrained")
@@ -110,14 +113,14 @@ class PropertyJudge:
 
 
 def who_has(world: World, attack: PropertyInference) -> NDArray[np.bool_]:
-    """(clients,) True for those with the property in at least half the share that the attack looks for."""
+    """(clients,) whether a client has the property in at least half the share that the attack looks for."""
     attribute = world.data.train.attributes[attack.property]
     shares = np.array([attribute[mine].mean() for mine in world.owned])
     return np.asarray(shares >= attack.share / 2)
 
 
 def auc(guess: NDArray[Any], has: NDArray[np.bool_]) -> float | None:
-    """The chance that somebody with the property gets a higher guess than somebody without."""
+    """The probability that a client with the property gets a higher guess than one without."""
     from sklearn.metrics import roc_auc_score
 
     if has.all() or not has.any():
@@ -126,7 +129,7 @@ def auc(guess: NDArray[Any], has: NDArray[np.bool_]) -> float | None:
 
 
 def auc_interval(guess: NDArray[Any], has: NDArray[np.bool_]) -> tuple[float, float] | tuple[None, None]:
-    """95 % of the areas of resampled clients, those with and without the property apart."""
+    """The 95 % interval of the AUC, from resampled clients; those with and without the property apart."""
     positive, negative = guess[has], guess[~has]
     if not len(positive) or not len(negative):
         return None, None

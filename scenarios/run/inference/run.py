@@ -1,4 +1,4 @@
-"""Runs the inference attacks of a scenario on every column, and keeps what they guess in files."""
+"""Runs the inference attacks of a scenario on every column, and keeps their guesses in files."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from fedsim.trusted.truth import Truth
 from scenarios.run.directory import RunDirectory
 from scenarios.run.inference.columns import Column, Columns
 from scenarios.run.inference.findings import COHORT, Findings
+from scenarios.run.inference.judge import Judge
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.inference.labels import label_histograms
-from scenarios.run.inference.pictures import save_contact_sheet
 from scenarios.run.world import World
 
 Bar = Callable[[str], Progress]
@@ -58,7 +58,7 @@ def run_inference(
             "clients": len(columns.clients),
             "resolved": int(columns.resolved.sum()),
         }
-        # Where nobody ever took part there is nobody to attack, and no figure.
+        # If no client ever took part, there is nobody to attack and no figure.
         if len(columns.clients):
             findings, effort = _attack(attack, key, columns, directory, rng=rng, progress=bar(key))
             findings.save(directory)
@@ -87,10 +87,10 @@ def _attack(
     rng: np.random.Generator,
     progress: Progress,
 ) -> tuple[Findings, dict[str, Any]]:
-    """The attack on every column, which it cannot tell apart; and what that cost."""
+    """Attack every column, and measure the effort. The attack is not told which column it gets."""
     world, judge = columns.world, JUDGES[attack.kind]
-    others = judge.companions(world, attack)
-    # The oracle comes after the attack: nothing that was worked out from the truth can help it.
+    others = judge.cohort_candidates(world, attack)
+    # The oracle comes last of the three: nothing computed from the truth can help the attack.
     made: dict[str, Callable[[], Column]] = {
         "disaggregated": columns.disaggregated,
         "aggregate": columns.aggregate,
@@ -99,13 +99,13 @@ def _attack(
     }
     guesses: dict[str, NDArray[np.float32]] = {}
     effort: dict[str, dict[str, float]] = {"cohort_size": {}, "seconds": {}, "iterations": {}}
-    # Every column draws the same random numbers, so that they differ in nothing but their evidence.
+    # Every column draws the same random numbers, so that columns differ in their evidence only.
     seed = int(rng.integers(2**63))
     for step, (name, column) in enumerate(made.items()):
         began, evidence = time.perf_counter(), _granted(attack, world, column())
         found = Guesses(np.zeros(0, dtype=np.float32))
         if len(evidence):
-            watch = _watch(progress, step, len(made), directory.inference / f"{key}_now.png")
+            watch = _watch(progress, step, len(made), judge, directory.inference / f"{key}_now.png")
             found = attack.infer(evidence, world.knowledge, rng=np.random.default_rng(seed), watch=watch)
         guesses[name] = found.values
         effort["cohort_size"][name] = evidence.clients
@@ -126,12 +126,12 @@ def _granted(attack: InferenceAttack, world: World, column: Column) -> Evidence:
     return replace(column.evidence, label_shares=np.array(shares, dtype=np.float32))
 
 
-def _watch(progress: Progress, step: int, steps: int, picture: Path) -> Watch:
-    """Moves the bar through one column of several, and keeps the latest images in a file."""
+def _watch(progress: Progress, step: int, steps: int, judge: Judge, file: Path) -> Watch:
+    """Moves the bar through one column of several, and keeps the latest preview in a file."""
 
     def watch(done: int, total: int, preview: NDArray[np.float32] | None = None) -> None:
         progress(step * 1000 + 1000 * done // max(1, total), steps * 1000)
         if preview is not None:
-            save_contact_sheet(preview, picture)
+            judge.save_preview(preview, file)
 
     return watch

@@ -3,21 +3,26 @@
 import json
 import shutil
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
 from attacks.disaggregation import Recovery
+from attacks.inference import Inference
+from attacks.inference.attack import Kind
 from attacks.view import AttackerView
 from fedsim.core.errors import UserError
+from fedsim.core.settings import members
 from fedsim.devices.trainer import Trainer
 from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
 from scenarios.run.directory import RunDirectory
 from scenarios.run.inference.columns import Columns, recovered_evidence, single_update
 from scenarios.run.inference.findings import Findings
-from scenarios.run.inference.images import ImageJudge
+from scenarios.run.inference.images import InversionJudge
+from scenarios.run.inference.judges import JUDGES
 from scenarios.run.inference.properties import PropertyJudge
 from scenarios.run.inference.run import entries, run_inference
 from scenarios.run.runner import attack_run, honest_part, run_scenario, train_run, write_report
@@ -225,7 +230,7 @@ def test_a_client_without_an_update_is_no_evidence(inferred, tmp_path):
     assert result["inversion"]["analytic"]["psnr_db"]["disaggregated"] is None
     assert result["label_inference"]["tv"]["oracle"] < result["label_inference"]["tv"]["prior"]
     findings = Findings.load(directory, "analytic")
-    assert ImageJudge().draw(findings)
+    assert InversionJudge().draw(findings)
 
 
 @pytest.mark.parametrize(
@@ -309,3 +314,9 @@ def test_a_property_that_is_always_guessed_wrong_is_drawn():
     (points,) = fading.containers
     assert isinstance(points, ErrorbarContainer)
     assert points.lines[0].get_ydata().tolist() == [0.0]
+
+
+def test_every_kind_of_attack_has_its_judge():
+    kinds = {attack.kind for attack in members(Inference).values()}
+    assert kinds == set(get_args(Kind)) == set(JUDGES)
+    assert all(judge.kind == kind for kind, judge in JUDGES.items())

@@ -357,7 +357,7 @@ def test_mistakes_are_one_line_and_leave_nothing(fedsim, tmp_path, change, messa
         (["sweep.toml", "--set", "title=5"], "title is 5: expected a valid string"),
         (
             ["sweep.toml", "--set", "clients.dataset_size=1000"],
-            "clients.dataset_size: 6 clients × 1000 images",
+            "clients.dataset_size: 6 clients × 1000 examples",
         ),
         (["sweep.toml", "--set", "attack=1"], "vary: attack.solver: attack is not a section"),
         (
