@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint format coverage hooks clean
+.PHONY: help setup demo test lint format schema coverage hooks clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -30,6 +30,9 @@ lint: setup  ## check style, types, and which package imports which
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+schema: setup  ## write the JSON schema of result.json again, from its types
+	$(BIN)/python -m scenarios.run.result
 
 format: setup  ## apply the style
 	$(BIN)/ruff format .

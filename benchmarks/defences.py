@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from scenarios.run.directory import RunDirectory
+from scenarios.run.result import Result
 from scenarios.run.runner import attack_run, honest_part, publish, run_scenario
 from scenarios.run.scenario import find_scenario, load_scenario
 from scenarios.run.world import World
@@ -28,31 +28,26 @@ LENET = ("model={ name = 'lenet' }", "clients.batch_size=16", "attack.inference=
 BATCHES = "federation.participation={ name = 'batches', batch_size = 4, per_round = 1 }"
 
 
-def run(folder: Path, *overrides: str) -> tuple[RunDirectory, dict[str, Any]]:
+def run(folder: Path, *overrides: str) -> tuple[RunDirectory, Result]:
     directory = RunDirectory.create(folder, replace=True)
     world = World.prepare(load_scenario(find_scenario("quickstart"), (*LENET, *overrides)))
-    return directory, dict(run_scenario(world, directory))
+    return directory, run_scenario(world, directory)
 
 
-def row(name: str, results: Sequence[dict[str, Any]]) -> None:
-    def mean(section: str, *keys: str) -> str:
-        values = []
-        for result in results:
-            value: Any = result[section]
-            for key in keys:
-                value = value[key]
-            values.append(np.nan if value is None else float(value))
-        return f"{np.mean(values):.2f}"
+def row(name: str, results: Sequence[Result]) -> None:
+    def mean(figure: Callable[[Result], float | None]) -> str:
+        values = [figure(result) for result in results]
+        return f"{np.mean([np.nan if value is None else value for value in values]):.2f}"
 
     cells = (
-        mean("disaggregation", "exact_fraction"),
-        mean("disaggregation", "exact_up_to_names"),
-        mean("disaggregation", "singled_out_fraction"),
-        mean("disaggregation", "advantage"),
-        mean("disaggregation", "update_cosine"),
-        mean("disaggregation", "baselines", "aggregate_update_cosine"),
-        mean("analytics", "count_error"),
-        mean("training", "test_accuracy"),
+        mean(lambda r: r.disaggregation.exact_fraction),
+        mean(lambda r: r.disaggregation.exact_up_to_names),
+        mean(lambda r: r.disaggregation.singled_out_fraction),
+        mean(lambda r: r.disaggregation.advantage),
+        mean(lambda r: r.disaggregation.update_cosine),
+        mean(lambda r: r.disaggregation.baselines.aggregate_update_cosine),
+        mean(lambda r: r.analytics.count_error),
+        mean(lambda r: r.training.test_accuracy),
     )
     print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
@@ -108,8 +103,8 @@ def counts(folder: Path) -> None:
         results = []
         for directory in trained:
             scenario = load_scenario(directory.scenario, [f"analytics.release=[{release}]"])
-            honest = {**honest_part(directory), "analytics": publish(scenario, directory)}
-            results.append(dict(attack_run(scenario, directory, honest)))
+            honest = honest_part(directory).published(publish(scenario, directory))
+            results.append(attack_run(scenario, directory, honest))
         row(release or "exact", results)
     off = [run(folder / f"{seed} off", f"seed={seed}", "analytics.collection=off")[1] for seed in SEEDS]
     row("off", off)

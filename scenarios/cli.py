@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import click
 import typer
@@ -26,6 +26,7 @@ from scenarios.forecast.cli import forecast
 from scenarios.interruptions import STATUS, StoppedError, this_command, told, unwound_by_sigterm
 from scenarios.reproduction.cli import reproduce
 from scenarios.run.engines import ENGINES, INLINE
+from scenarios.summary import show_result
 from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each
 
@@ -95,7 +96,7 @@ def run(
 
     if resume and directory.is_finished:
         typer.echo(f"fedsim: {directory.path} is complete", err=True)
-        _show(read_result(directory), directory.report, as_json=as_json)
+        show_result(read_result(directory), directory.report, as_json=as_json)
         return
     with _interruptions(directory, resumable=obstacle is None), progress_bars() as bar:
         result = run_scenario(
@@ -106,7 +107,7 @@ def run(
             solving=bar("solving"),
             inferring=bar,
         )
-    _show(result, directory.report, as_json=as_json)
+    show_result(result, directory.report, as_json=as_json)
 
 
 @app.command()
@@ -130,7 +131,7 @@ def deploy(
     directory = RunDirectory.create(folder, replace=force)
     with unwound_by_sigterm(), progress_bars() as bar:
         result = deploy_scenario(world.scenario, directory, training=bar("training"))
-    _show(result, directory.report, as_json=as_json)
+    show_result(result, directory.report, as_json=as_json)
 
 
 @app.command()
@@ -159,7 +160,7 @@ def attack(
         result = attack_run(
             settings, directory, honest_part(directory), solving=bar("solving"), inferring=bar
         )
-    _show(result, directory.report, as_json=as_json)
+    show_result(result, directory.report, as_json=as_json)
 
 
 @app.command()
@@ -222,57 +223,6 @@ def _interruptions(directory: RunDirectory, *, resumable: bool) -> Iterator[None
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise RunFailedError(f"{directory.path}: {error.strerror}{advice}") from error
-
-
-def _show(result: Mapping[str, Any], report_file: Path, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(result, indent=2))
-        return
-    found, honest = result["disaggregation"], result["simulation"]
-    base = found["baselines"]
-    names = ", columns matched to names by the truth" if found["pseudonymous"] else ""
-    for name, value, note in (
-        ("exact columns", found["exact_fraction"], f"guess {base['counts_only_exact_fraction']:.3f}{names}"),
-        ("entries right", found["bit_accuracy"], f"guess {base['counts_only_bit_accuracy']:.3f}"),
-        ("certified", found["certified_fraction"], _tally(found["outcomes"])),
-        ("update cosine", found["update_cosine"], f"mean aggregate {base['aggregate_update_cosine']:.3f}"),
-        ("", base["oracle_update_cosine"], "oracle"),
-        ("test accuracy", result["training"]["test_accuracy"], f"after {honest['rounds']} rounds"),
-        (
-            "seconds",
-            honest["seconds"],
-            f"simulation, then {found['seconds']:.2f} to solve: {found['solver']}",
-        ),
-    ):
-        typer.echo(f"{name:<14}{value:9.3f}   {note}")
-    if found["singled_out_fraction"] != found["exact_fraction"]:
-        typer.echo(
-            f"singled out   {found['singled_out_fraction']:9.3f}   of the others no update, or only a group's"
-        )
-    for reason, number in found["unresolved"].items():
-        typer.echo(f"unresolved    {number:9d}   {reason}")
-    _show_inference(result)
-    typer.echo(f"report           {report_file}")
-
-
-def _show_inference(result: Mapping[str, Any]) -> None:
-    from scenarios.run.inference.figures import COLUMNS, figures
-
-    found = figures(result)
-    if found:
-        typer.echo(f"\n{'':<34}" + "".join(f"{column:>15}" for column in COLUMNS) + "   baseline")
-    for key, rows in found.items():
-        for name, columns, baseline in rows:
-            cells = "".join(f"{_number(columns.get(column)):>15}" for column in COLUMNS)
-            typer.echo(f"{key + ' ' + name:<34}{cells}   {baseline}")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _tally(outcomes: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from fedsim.core.progress import Progress, silent
 from fedsim.core.settings import Settings
 from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
+from scenarios.run.result import SCHEMA_VERSION, PlantedResult
 from scenarios.run.scoring import score_disaggregation
 
 SPARE_ENTRIES = 32
@@ -55,18 +56,19 @@ class Planted(Settings):
             raise PydanticCustomError("contract", "solver: {need}", {"need": need})
         return self
 
-    def run(self, progress: Progress = silent) -> dict[str, Any]:
-        """Plant, attack and score: the `disaggregation` part of a result, and the CPU time.
-
-        `counts` is the share of the counts that have each value.
-        """
+    def run(self, progress: Progress = silent) -> PlantedResult:
+        """Plant, attack and score."""
         truth, transcript, counts = self.plant()
         began = time.process_time()
         recovery = self._attack(transcript, counts, progress)
         cpu_seconds = time.process_time() - began
         figures = score_disaggregation(recovery, truth, transcript, counts)
         cost = {"cpu_seconds": cpu_seconds, "client_cpu_seconds": cpu_seconds / self.clients}
-        return {"disaggregation": {**figures, **cost}, "counts": self._shares(truth)}
+        return PlantedResult(
+            schema_version=SCHEMA_VERSION,
+            disaggregation=figures.model_copy(update=cost),
+            counts=self._shares(truth),
+        )
 
     def _shares(self, truth: Truth) -> dict[str, float]:
         """Distribution of the counts before any noise: value → share of all counts."""

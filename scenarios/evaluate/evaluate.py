@@ -18,12 +18,14 @@ from scipy.stats import t as student
 from fedsim.core.errors import UserError
 from fedsim.core.progress import Progress, silent
 from fedsim.core.settings import Settings
-from scenarios.run.scenario import checked, read_toml
+from scenarios.run.checking import checked
+from scenarios.run.figure_names import figures_of
+from scenarios.run.result import ResultFile
+from scenarios.run.scenario import read_toml
 from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.pool import Pool
 from scenarios.sweep.run import PointResult, run_sweep
 from scenarios.sweep.sweep import Point, Sweep, SweepFile
-from scenarios.sweep.table import flat
 
 NONE = "none"
 """The base scenario as it is."""
@@ -169,11 +171,11 @@ class Outcome:
         return self.figures[key].mean if key in self.figures else None
 
 
-def numbers(figures: Mapping[str, Any]) -> dict[str, float]:
+def numbers(result: ResultFile) -> dict[str, float]:
     """The numbers of a result by dotted name, and the messages of a round added up."""
     found = {
         name: float(value)
-        for name, value in flat(figures)
+        for name, value in figures_of(result).items()
         if name != "seed" and isinstance(value, int | float) and not isinstance(value, bool)
     }
     messages = [value for name, value in found.items() if name.startswith("messages.")]

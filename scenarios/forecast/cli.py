@@ -37,7 +37,8 @@ def forecast(
     from scenarios.forecast.forecast import Setting, compared
     from scenarios.forecast.forecast import forecast as forecast_setting
     from scenarios.forecast.page import render_forecast
-    from scenarios.run.scenario import apply, checked
+    from scenarios.run.checking import checked
+    from scenarios.run.scenario import apply
 
     given = {"clients": clients, "rate": rate, "window": window, "known": known}
     given |= {"counts_noise": counts_noise, "noise": noise} | ({} if dim is None else {"dim": dim})

@@ -16,7 +16,8 @@ from fedsim.core.errors import UserError
 from scenarios.reproduction.measures import Measure
 from scenarios.reproduction.measures.cell import Cell, Row, rest
 from scenarios.reproduction.measures.mean import Mean
-from scenarios.run.scenario import Scenario, checked, read_toml, toml_value
+from scenarios.run.checking import checked
+from scenarios.run.scenario import Scenario, read_toml, toml_value
 from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.run import read_results
 from scenarios.sweep.sweep import Block, Point, Sweep, SweepFile, shown
@@ -62,7 +63,10 @@ class Experiment:
     def load(cls, path: Path, overrides: Iterable[str] = ()) -> Experiment:
         """Read the file of an experiment; `overrides` change the base of a federation."""
         file = checked(ExperimentFile, read_toml(path), path)
-        return cls(path.stem, file, Sweep.plan(file, path, overrides if file.base is not None else ()))
+        sweep = Sweep.plan(file, path, overrides if file.base is not None else ())
+        for figure in file.measure.measured:
+            sweep.check_figure(figure, f"{path}: measure")
+        return cls(path.stem, file, sweep)
 
     def budget(self, budget: Budget) -> Sweep:
         """What to run for that budget."""

@@ -17,7 +17,8 @@ from fedsim.engines.superlink import private_superlink
 from fedsim.records import rounds_recorded
 from scenarios.run.directory import RunDirectory
 from scenarios.run.flower_app import RunConfig
-from scenarios.run.runner import Result, read_result
+from scenarios.run.result import Result
+from scenarios.run.runner import read_result
 from scenarios.run.scenario import Scenario
 
 

@@ -10,9 +10,6 @@ from pathlib import Path
 from fedsim.core.errors import UserError
 from fedsim.core.files import check_writable, leftovers, reading, writing
 
-RESULT = "the result of a run"
-"""What `result.json` is called in messages."""
-
 
 @dataclass(frozen=True)
 class RunDirectory:

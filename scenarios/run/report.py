@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from scenarios.pages import INK, INVENTED, MISSED, PAPER, UNKNOWN, embedded, ren
 from scenarios.run.inference.figures import COLUMNS, figures
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.judges import JUDGES
+from scenarios.run.result import Result
 from scenarios.run.scoring import named, update_cosines
+from scenarios.run.sections import Baselines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
 def render_report(
     *,
     settings: str,
-    result: Mapping[str, Any],
+    result: Result,
     recovery: Recovery,
     truth: Truth,
     findings: Sequence[Findings] = (),
 ) -> str:
     """The page for a run: its settings (TOML), its figures, and what was recovered, true or inferred."""
-    if result["disaggregation"]["pseudonymous"]:
+    if result.disaggregation.pseudonymous:
         recovery = named(recovery, truth)
     position = recovery.clients.astype(np.int64)
     P, guess = truth.participation[:, position], recovery.participation
@@ -39,7 +41,7 @@ def render_report(
         result=result,
         settings=settings,
         matrices=embedded(_draw_matrices(P, guess)),
-        similarities=embedded(_draw_similarities(cosines, result["disaggregation"]["baselines"])),
+        similarities=embedded(_draw_similarities(cosines, result.disaggregation.baselines)),
         clients=_client_rows(recovery, P, cosines),
         columns=COLUMNS,
         figures=figures(result),
@@ -100,17 +102,15 @@ def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:
     return figure
 
 
-def _draw_similarities(cosines: NDArray[np.float64], baselines: Mapping[str, float]) -> Figure:
+def _draw_similarities(cosines: NDArray[np.float64], baselines: Baselines) -> Figure:
     """Per client, how close the recovered update is to the true one, between the two baselines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 2.8), layout="constrained")
     axes = figure.subplots()
     axes.bar(np.arange(len(cosines)), np.nan_to_num(cosines), color=INK, width=0.8)
-    axes.axhline(baselines["oracle_update_cosine"], color=INVENTED, label="oracle: who took part is known")
-    axes.axhline(
-        baselines["aggregate_update_cosine"], color=MISSED, ls="--", label="mean aggregate: no attack"
-    )
+    axes.axhline(baselines.oracle_update_cosine, color=INVENTED, label="oracle: who took part is known")
+    axes.axhline(baselines.aggregate_update_cosine, color=MISSED, ls="--", label="mean aggregate: no attack")
     axes.set(
         xlabel="client",
         ylabel="cosine",

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from analytics.report import ParticipationReport
 from attacks.disaggregation import NotFiniteError, ProblemError, Recovery
 from attacks.view import AttackerView
 from fedsim.core.errors import UserError
-from fedsim.core.files import read_json, write_json, write_text
+from fedsim.core.files import write_json, write_text
 from fedsim.core.progress import Progress, silent
 from fedsim.core.seeds import Stage, stream
 from fedsim.trusted.truth import Truth
 from scenarios.cpu import cpu_seconds
 from scenarios.run.costs import messages_per_round, score_cohorts, score_counts
-from scenarios.run.directory import RESULT, RunDirectory
+from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import INLINE, Runtime
 from scenarios.run.inference.figures import figures
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.run import Bar, no_bar, run_inference
 from scenarios.run.report import render_report
+from scenarios.run.result import Identity, Result, read_honest
 from scenarios.run.scenario import Scenario
+from scenarios.run.scores import Score
 from scenarios.run.scoring import named, score_disaggregation
+from scenarios.run.sections import Analytics, Honest, InferenceCost, Simulation, Trained, Training
 from scenarios.run.simulate import diverged, simulate, simulate_rounds
 from scenarios.run.world import World
-
-Result = Mapping[str, Any]
-"""Everything that `result.json` holds."""
-
-HONEST = ("simulation", "training", "analytics", "defences", "cohorts", "messages")
-"""The sections that no attack changes."""
 
 
 def run_scenario(
@@ -46,12 +40,11 @@ def run_scenario(
 
     A run that was interrupted goes on from its checkpoint, which is there until everything else is.
     """
-    honest = train_run(world, directory, engine=engine, training=training)
-    published = publish(world.scenario, directory)
+    trained = train_run(world, directory, engine=engine, training=training)
     result = attack_run(
         world.scenario,
         directory,
-        {**honest, "analytics": published},
+        trained.published(publish(world.scenario, directory)),
         world=world,
         solving=solving,
         inferring=inferring,
@@ -62,20 +55,23 @@ def run_scenario(
 
 def train_run(
     world: World, directory: RunDirectory, *, engine: Runtime = INLINE, training: Progress = silent
-) -> Result:
-    """Simulate only: leave transcript, truth and answers, and return what nothing later changes."""
+) -> Trained:
+    """Simulate only: leave transcript, truth and answers; return the figures that nothing later changes."""
     write_text(directory.scenario, world.scenario.to_toml())
     simulation = simulate(world, directory, engine, training)
-    return {
-        "simulation": {
-            "seconds": simulation.seconds,
-            "rounds": world.scenario.federation.rounds,
-            "void_rounds": simulation.void_rounds,
-            "data": world.data.fingerprint,
-        },
-        "training": {"test_accuracy": simulation.test_accuracy},
-        **_costs(world, directory),
-    }
+    cohorts = score_cohorts(Truth.load(directory.truth))
+    return Trained(
+        simulation=Simulation(
+            seconds=simulation.seconds,
+            rounds=world.scenario.federation.rounds,
+            void_rounds=simulation.void_rounds,
+            data=world.data.fingerprint,
+        ),
+        training=Training(test_accuracy=simulation.test_accuracy),
+        defences=tuple(d.statement(cohorts.rounds_per_client.most) for d in world.scenario.defences),
+        cohorts=cohorts,
+        messages=messages_per_round(world, ParticipationReport.read_csv(directory.answers)),
+    )
 
 
 def train_rounds(world: World, directory: RunDirectory, until: int, *, engine: Runtime) -> None:
@@ -84,21 +80,18 @@ def train_rounds(world: World, directory: RunDirectory, until: int, *, engine: R
     simulate_rounds(world, directory, until, engine)
 
 
-def publish(scenario: Scenario, directory: RunDirectory) -> Result:
-    """Put the devices' answers through the release policies; what these state, and what became of counts."""
+def publish(scenario: Scenario, directory: RunDirectory) -> Analytics:
+    """Put the devices' answers through the release policies, and score the counts that come out."""
     answers = ParticipationReport.read_csv(directory.answers)
     counts, statements = scenario.analytics.publish(answers, scenario.seed)
     counts.write_csv(directory.counts)
-    return {
-        "release": list(statements),
-        **score_counts(counts, Truth.load(directory.truth)),
-    }
+    return score_counts(counts, statements, Truth.load(directory.truth))
 
 
 def attack_run(
     scenario: Scenario,
     directory: RunDirectory,
-    honest: Result,
+    honest: Honest,
     *,
     world: World | None = None,
     solving: Progress = silent,
@@ -112,7 +105,7 @@ def attack_run(
     if world is None and scenario.attack.inference:
         world = World.prepare(scenario)
     # Runs that are older than this check do not say what they were trained on.
-    if world is not None and honest["simulation"].get("data") not in (None, world.data.fingerprint):
+    if world is not None and honest.simulation.data not in (None, world.data.fingerprint):
         raise UserError(
             f"{directory.path} was trained on other data than there are now, and what is inferred from its "
             "updates cannot be compared with them: put those back, or run it anew"
@@ -132,52 +125,37 @@ def attack_run(
     recovery.save(directory.recovery)
 
     truth = Truth.load(directory.truth)
-    result: dict[str, Any] = {
-        "title": scenario.title,
-        "seed": scenario.seed,
-        **honest,
-        "disaggregation": {
-            **score_disaggregation(recovery, truth, view.transcript, view.counts),
-            "cpu_seconds": spent,
-        },
-    }
+    score = score_disaggregation(recovery, truth, view.transcript, view.counts)
+    scores: dict[str, Score] = {}
+    cost = None
     if world is not None and scenario.attack.inference:
         before = cpu_seconds()
-        if result["disaggregation"]["pseudonymous"]:
+        if score.pseudonymous:
             # The same updates in another order, so that scoring knows whose they are; attacks see no names.
             recovery = named(recovery, truth)
-        result |= run_inference(world, directory, view, recovery, truth, bar=inferring)
-        result["inference"] = {"cpu_seconds": cpu_seconds() - before}
+        scores = run_inference(world, directory, view, recovery, truth, bar=inferring)
+        cost = InferenceCost(cpu_seconds=cpu_seconds() - before)
+    result = Result.assemble(
+        Identity(title=scenario.title, seed=scenario.seed),
+        honest,
+        score.model_copy(update={"cpu_seconds": spent}),
+        scores,
+        cost,
+    )
     write_text(directory.scenario, scenario.to_toml())
-    write_json(directory.result, result)
+    write_json(directory.result, result.to_json())
     write_report(directory)
     return result
 
 
-def _costs(world: World, directory: RunDirectory) -> Result:
-    """What each defence says about itself, and what cohorts and messages it leads to."""
-    truth, answers = Truth.load(directory.truth), ParticipationReport.read_csv(directory.answers)
-    cohorts = score_cohorts(truth)
-    return {
-        "defences": [d.statement(cohorts["rounds_per_client"]["most"]) for d in world.scenario.defences],
-        "cohorts": cohorts,
-        "messages": messages_per_round(world, answers),
-    }
-
-
-def honest_part(directory: RunDirectory) -> Result:
+def honest_part(directory: RunDirectory) -> Honest:
     """The figures of a saved run that no attack changes."""
-    saved = read_result(directory)
-    return {section: saved[section] for section in HONEST}
+    return read_honest(directory.result)
 
 
 def read_result(directory: RunDirectory) -> Result:
     """The saved figures of a run."""
-    result = read_json(directory.result, RESULT)
-    for section in (*HONEST, "disaggregation"):
-        if not isinstance(result.get(section), dict | list):
-            raise UserError(f"{directory.result}: not the result of a run: {section} is missing")
-    return result
+    return Result.read(directory.result)
 
 
 def write_report(directory: RunDirectory) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import tomli_w
-from pydantic import NonNegativeInt, ValidationError, model_validator
+from pydantic import NonNegativeInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from analytics.settings import AnalyticsSettings
@@ -22,10 +22,9 @@ from fedsim.data import DataSource
 from fedsim.defences import Defences
 from fedsim.federation import ClientSettings, FederationSettings
 from fedsim.models import Lenet, Model
+from scenarios.run.checking import checked
 
 LIBRARY = Path(__file__).parents[1] / "library"
-
-S = TypeVar("S", bound=Settings)
 
 
 class Scenario(Settings):
@@ -93,14 +92,6 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise UserError(f"{file}: not a TOML file: {error}") from error
 
 
-def checked(kind: type[S], content: Mapping[str, Any], source: Path | str) -> S:
-    """The settings that a file's content makes; the first mistake is told with the name of its source."""
-    try:
-        return kind.model_validate(content)
-    except ValidationError as error:
-        raise UserError(f"{source}: {_mistake(error, content)}") from error
-
-
 def apply(content: dict[str, Any], override: str) -> None:
     """Set what an override `KEY=VALUE` says in the content of a file."""
     key, equals, text = override.partition("=")
@@ -145,44 +136,3 @@ def toml_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return float(text) if re.fullmatch(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", text, re.I) else text
-
-
-def _mistake(error: ValidationError, content: Mapping[str, Any]) -> str:
-    """The first mistake as one line: the key as the file spells it, the value, and what was expected."""
-    mistakes = error.errors()
-    first, context = mistakes[0], mistakes[0].get("ctx", {})
-    key, value = list(_file_keys(first["loc"], content)), f" is {first['input']!r:.60}"
-    message = first["msg"].replace("Input should be", "expected")
-    match first["type"]:
-        case "unknown_key":
-            key, value = [*key, context["key"]], ""
-        case "missing":
-            value, message = "", "missing"
-        case "order":
-            value = ""  # of a whole list it is the names that matter, and the message has them
-        case "union_tag_invalid":
-            key, value, message = (
-                [*key, "name"],
-                f" is {context['tag']!r}",
-                f"expected {context['expected_tags']}",
-            )
-        case "union_tag_not_found":
-            message = "expected a name, or a table with a name"
-    more = len(mistakes) - 1
-    said = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
-    # What is wrong with several settings together has no key, and all of them would be its value.
-    return f"{'.'.join(key)}{value}: {message}{said}" if key else f"{message}{said}"
-
-
-def _file_keys(location: tuple[int | str, ...], content: Any) -> Iterable[str]:
-    """The location without the names of union members, which pydantic inserts and no file has."""
-    for part in location:
-        is_member = isinstance(content, Mapping) and part not in content and content.get("name") == part
-        if isinstance(content, str) and content == part:
-            is_member = True
-        if not is_member:
-            yield str(part)
-            if isinstance(content, Mapping):
-                content = content.get(part)
-            else:
-                content = content[part] if isinstance(content, list) and isinstance(part, int) else None

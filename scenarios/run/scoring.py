@@ -22,6 +22,7 @@ from attacks.disaggregation.space.mapped_memory import slices
 from attacks.disaggregation.updates import least_squares
 from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
+from scenarios.run.sections import Baselines, Disaggregation
 
 CASES_AT_A_TIME = 100_000
 """Different windows whose numbers of ones are weighed at a time."""
@@ -29,21 +30,8 @@ CASES_AT_A_TIME = 100_000
 
 def score_disaggregation(
     recovery: Recovery, truth: Truth, transcript: Transcript, counts: ParticipationReport
-) -> dict[str, Any]:
-    """The `disaggregation` part of a result.
-
-    `exact_fraction`: clients whose whole column is right; `exact_up_to_names`: true columns that were found,
-    for whichever client; `singled_out_fraction`: resolved clients whose column is right and nobody else's, so
-    that their own update is known and not only a group's; `advantage`: exact fraction beyond what a guess
-    from the counts gives; `pseudonymous`: no counts, so no names, and columns were matched to clients by the
-    truth; `bit_accuracy`: entries of P that are right;
-    `certified_fraction`: clients with the outcome `proved`; `update_cosine`: mean over the clients that
-    took part of the cosine between recovered and true update, where no recovered update counts as 0.
-    `update_variance`: how far updates are from their client's mean, see there;
-    `outcomes` counts clients by outcome, and `unresolved` those without one by reason. `baselines` holds what
-    a guess from the counts alone would give, how many clients a perfect attack can single out, and the cosine
-    of the mean aggregate (no attack) and of least squares with the true P (a perfect attack).
-    """
+) -> Disaggregation:
+    """The `disaggregation` section of a result; see there for what each figure means."""
     pseudonymous = len(counts.clients) == 0
     if pseudonymous:
         recovery = named(recovery, truth)
@@ -56,29 +44,29 @@ def score_disaggregation(
     # An unresolved column is a guess: it may be right, but no update comes with it.
     resolved = recovery.outcome != Outcome.UNRESOLVED
     guess = _Guess.best(_windows(counts, *P.shape), transcript.cohort_sizes.sum() / P.size)
-    return {
-        "exact_fraction": float(exact.mean()),
-        "exact_up_to_names": _up_to_names(recovery.participation, P),
-        "singled_out_fraction": float((exact & resolved & alone).mean()),
-        "advantage": float(exact.mean()) - guess.columns,
-        "pseudonymous": pseudonymous,
-        "bit_accuracy": float(right.mean()),
-        "certified_fraction": float((recovery.outcome == "proved").mean()),
-        "update_cosine": _mean_cosine(recovery.updates, true_updates, took_part),
-        "update_variance": update_variance(truth, transcript),
-        "outcomes": _tally(recovery.outcome),
-        "unresolved": _tally(recovery.reason[recovery.outcome == "unresolved"]),
-        "false_certificates": int(((recovery.outcome == "proved") & ~exact).sum()),
-        "solver": recovery.solver,
-        "seconds": recovery.seconds,
-        "baselines": {
-            "counts_only_exact_fraction": guess.columns,
-            "counts_only_bit_accuracy": guess.entries,
-            "oracle_singled_out_fraction": float(alone.mean()),
-            "aggregate_update_cosine": _mean_cosine(_mean_update(transcript), true_updates, took_part),
-            "oracle_update_cosine": _mean_cosine(_oracle_updates(transcript, P), true_updates, took_part),
-        },
-    }
+    return Disaggregation(
+        exact_fraction=float(exact.mean()),
+        exact_up_to_names=_up_to_names(recovery.participation, P),
+        singled_out_fraction=float((exact & resolved & alone).mean()),
+        advantage=float(exact.mean()) - guess.columns,
+        pseudonymous=pseudonymous,
+        bit_accuracy=float(right.mean()),
+        certified_fraction=float((recovery.outcome == "proved").mean()),
+        update_cosine=_mean_cosine(recovery.updates, true_updates, took_part),
+        update_variance=update_variance(truth, transcript),
+        outcomes=_tally(recovery.outcome),
+        unresolved=_tally(recovery.reason[recovery.outcome == "unresolved"]),
+        false_certificates=int(((recovery.outcome == "proved") & ~exact).sum()),
+        solver=recovery.solver,
+        seconds=recovery.seconds,
+        baselines=Baselines(
+            counts_only_exact_fraction=guess.columns,
+            counts_only_bit_accuracy=guess.entries,
+            oracle_singled_out_fraction=float(alone.mean()),
+            aggregate_update_cosine=_mean_cosine(_mean_update(transcript), true_updates, took_part),
+            oracle_update_cosine=_mean_cosine(_oracle_updates(transcript, P), true_updates, took_part),
+        ),
+    )
 
 
 def _windows(counts: ParticipationReport, rounds: int, clients: int) -> Windows:

@@ -23,6 +23,7 @@ from fedsim.core.errors import UserError
 from fedsim.core.files import writing
 from scenarios.planted import Planted
 from scenarios.run.directory import RunDirectory
+from scenarios.run.result import PlantedResult, Result
 from scenarios.sweep.code import code_of, this_code
 from scenarios.sweep.sweep import SPOOLED, Point
 
@@ -77,6 +78,11 @@ class SweepDirectory:
     def point(self, point: Point) -> RunDirectory:
         """The folder of a point."""
         return RunDirectory(self.path / "points" / point.name)
+
+    def result(self, point: Point) -> Result | PlantedResult:
+        """The figures of a point that is done."""
+        kind = PlantedResult if isinstance(point.settings, Planted) else Result
+        return kind.read(self.point(point).result)
 
     def training(self, name: str) -> RunDirectory:
         """The folder of a training."""

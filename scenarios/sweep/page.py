@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.core.errors import UserError
 from scenarios.pages import embedded, render
 from scenarios.planted import Planted
 from scenarios.sweep.code import other_code
@@ -32,7 +31,6 @@ def render_sweep(sweep: Sweep, results: Sequence[PointResult], directory: SweepD
     """The page for all points, done or failed."""
     rows = tidy(sweep, results)
     name = sweep.file.figure
-    check_figure(name, rows)
     keys = [key for key in sweep.keys if key != SEED]
     axes = sweep.file.axes or keys[:2]
     return render(
@@ -59,14 +57,6 @@ def render_sweep(sweep: Sweep, results: Sequence[PointResult], directory: SweepD
             for row, result in zip(rows, results, strict=True)
         ],
     )
-
-
-def check_figure(name: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Refuse a figure that is in no result, or not a number, as far as there are results to tell."""
-    done = [row for row in rows if not row["reason"]]
-    numbers = [key for key in (done[0] if done else ()) if any(_is_number(row[key]) for row in done)]
-    if done and name not in numbers:
-        raise UserError(f"figure: {name} is no number of these results, expected one of {', '.join(numbers)}")
 
 
 def draw(rows: Sequence[dict[str, Any]], figure: str, axes: Sequence[str], rest: Sequence[str]) -> Figure:

@@ -19,9 +19,9 @@ from typing import Any
 import tomli_w
 
 from fedsim.core.errors import RunFailedError, UserError
-from fedsim.core.files import read_json, write_text
+from fedsim.core.files import write_text
 from fedsim.core.progress import Progress, silent
-from scenarios.run.directory import RESULT
+from scenarios.run.result import PlantedResult, Result
 from scenarios.run.scenario import Scenario
 from scenarios.sweep.code import code_of, this_code
 from scenarios.sweep.directory import SweepDirectory
@@ -38,7 +38,7 @@ class PointResult:
     """
 
     point: Point
-    figures: Mapping[str, Any] | None
+    figures: Result | PlantedResult | None
     reason: str = ""
     code: str = ""
 
@@ -84,9 +84,7 @@ def read_results(
 ) -> list[PointResult]:
     """What there is of every point, in the order of the sweep; nothing is run."""
     return [
-        PointResult(
-            point, read_json(directory.point(point).result, RESULT), code=code_of(directory.point(point).path)
-        )
+        PointResult(point, directory.result(point), code=code_of(directory.point(point).path))
         if directory.done(point)
         else PointResult(point, None, reasons.get(point.name, ""))
         for point in sweep.points

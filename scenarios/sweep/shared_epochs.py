@@ -19,8 +19,9 @@ from fedsim.core.progress import Progress, silent
 from fedsim.trusted.spool import Spool
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import Inline
-from scenarios.run.runner import Result, train_rounds, train_run
+from scenarios.run.runner import train_rounds, train_run
 from scenarios.run.scenario import Scenario
+from scenarios.run.sections import Trained
 from scenarios.run.world import World
 from scenarios.sweep.sweep import AFTER_TRAINING, SPOOLED
 
@@ -41,7 +42,7 @@ def train_shared_epochs(
     at_a_time: int,
     workers: int | None = None,
     progress: Progress = silent,
-) -> Iterator[tuple[RunDirectory, Result]]:
+) -> Iterator[tuple[RunDirectory, Trained]]:
     """Simulate scenarios that differ in their local epochs, the longest first; a result as each is there.
 
     They go on together, `at_a_time` rounds each. For so long every update is kept in a temporary folder

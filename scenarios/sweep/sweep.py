@@ -7,6 +7,7 @@ checked, before the first one runs.
 from __future__ import annotations
 
 import copy
+import difflib
 import hashlib
 import itertools
 import json
@@ -21,7 +22,9 @@ from pydantic import BeforeValidator, Field
 from fedsim.core.errors import UserError
 from fedsim.core.settings import Settings
 from scenarios.planted import Planted
-from scenarios.run.scenario import Scenario, apply, checked, find_scenario, put, read_toml
+from scenarios.run.checking import checked
+from scenarios.run.figure_names import figure_names, is_figure
+from scenarios.run.scenario import Scenario, apply, find_scenario, put, read_toml
 
 Values = Mapping[str, Any]
 """Dotted keys and what they are set to."""
@@ -152,7 +155,16 @@ class Sweep:
             for combination in itertools.product(*block.values()):
                 point = _point(kind, content, dict(zip(block, combination, strict=True)), keys, path)
                 points.setdefault(point.name, point)
-        return cls(file, tuple(points.values()), keys)
+        sweep = cls(file, tuple(points.values()), keys)
+        sweep.check_figure(file.figure, f"{path}: figure")
+        return sweep
+
+    def check_figure(self, name: str, said: str) -> None:
+        """Refuse a name that is no figure of any point; `said` begins the message."""
+        known = dict.fromkeys(known for point in self.points for known in figure_names(point.settings))
+        if name not in self.keys and not is_figure(name, known):
+            similar = ", ".join(difflib.get_close_matches(name, known, n=5, cutoff=0.0))
+            raise UserError(f"{said}: {name} is no figure of these points; the most similar are {similar}")
 
 
 def _base(file: SweepFile, path: Path) -> tuple[type[Scenario | Planted], dict[str, Any]]:

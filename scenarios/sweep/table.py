@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fedsim.core.files import written_whole
+from scenarios.run.figure_names import figures_of
 from scenarios.sweep.run import PointResult
 from scenarios.sweep.sweep import Sweep, shown
 
@@ -21,7 +22,7 @@ def tidy(sweep: Sweep, results: Sequence[PointResult]) -> list[dict[str, Any]]:
 
     All rows have the same columns in the same order.
     """
-    figures = [dict(flat(result.figures or {})) for result in results]
+    figures = [{} if result.figures is None else figures_of(result.figures) for result in results]
     names = [
         name for name in dict.fromkeys(name for row in figures for name in row) if name not in sweep.keys
     ]
@@ -58,15 +59,6 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-
-
-def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Figures by dotted name. Free text, such as a reason with its number, is no column's name."""
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{name}.")
-        elif " " not in name and f"{prefix}{name}" != "title" and not isinstance(value, list):
-            yield f"{prefix}{name}", value
 
 
 def _cell(value: Any) -> Any:

@@ -14,8 +14,10 @@ import tomli_w
 from fedsim.core.files import read_json, write_json, write_text
 from scenarios.cpu import cpu_seconds
 from scenarios.planted import Planted
+from scenarios.run.checking import checked
 from scenarios.run.directory import RunDirectory
 from scenarios.run.scenario import Scenario
+from scenarios.run.sections import Trained
 from scenarios.sweep.code import add_code, code_of
 
 HONEST = "honest.json"
@@ -50,11 +52,11 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
     else:
         trained = ((run, train_run(World.prepare(scenario), run)) for scenario, run in runs)
     before = cpu_seconds()
-    for run, honest in trained:
-        # What several share is the cost of the first that is there.
+    for run, figures in trained:
+        # The cost of work that several trainings share is the first one's.
         now = cpu_seconds()
-        honest["simulation"]["cpu_seconds"], before = now - before, now
-        write_json(run.path / HONEST, honest)
+        write_json(run.path / HONEST, figures.spent(now - before).to_json())
+        before = now
         run.checkpoint.unlink(missing_ok=True)
 
 
@@ -65,7 +67,7 @@ def run_point(settings: Scenario | Planted, folder: Path, training: str | None, 
     if isinstance(settings, Planted):
         add_code(folder, code)
         write_text(run.scenario, tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True)))
-        write_json(run.result, settings.run())
+        write_json(run.result, settings.run().to_json())
         return
     from scenarios.run.runner import attack_run, publish
 
@@ -74,5 +76,6 @@ def run_point(settings: Scenario | Planted, folder: Path, training: str | None, 
     for file in (run.transcript, run.truth):
         file.symlink_to(shared / file.name)
     add_code(folder, *code_of(folder / shared).split(", "), code)
-    honest = read_json(folder / shared / HONEST, "the figures of a training")
-    attack_run(settings, run, {**honest, "analytics": publish(settings, run)})
+    file = folder / shared / HONEST
+    trained = checked(Trained, read_json(file, "the figures of a training"), file)
+    attack_run(settings, run, trained.published(publish(settings, run)))

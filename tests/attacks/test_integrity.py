@@ -31,8 +31,8 @@ def test_changing_the_truth_changes_no_recovery(finished_run, tmp_path):
     before = directory.recovery.read_bytes()
     result = attack_run(load_scenario(directory.scenario), directory, honest_part(directory))
     assert directory.recovery.read_bytes() == before
-    assert result["disaggregation"]["bit_accuracy"] == 0.0
-    assert result["disaggregation"]["update_cosine"] < 0
+    assert result.disaggregation.bit_accuracy == 0.0
+    assert result.disaggregation.update_cosine < 0
 
 
 def test_an_attack_needs_no_truth_at_all(finished_run, tmp_path):

@@ -28,6 +28,11 @@ class Fewest(Settings):
         """What it is called."""
         return f"fewest {self.over}"
 
+    @property
+    def measured(self) -> list[str]:
+        """The figures that it is made of."""
+        return [EXACT]
+
     def cells(self, rows: Sequence[Row], keys: Sequence[str]) -> list[Cell]:
         """A cell for every setting of the other keys."""
         others = [key for key in keys if key != self.over]

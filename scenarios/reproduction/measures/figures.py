@@ -29,6 +29,11 @@ class Figures(Settings):
         """What it is called."""
         return self.unit
 
+    @property
+    def measured(self) -> list[str]:
+        """The figures that it is made of."""
+        return list(self.figures.values())
+
     def cells(self, rows: Sequence[Row], keys: Sequence[str]) -> list[Cell]:
         """A cell for every setting of the keys and every figure."""
         cells = []

@@ -20,6 +20,11 @@ class Histogram(Settings):
         """What it is called."""
         return f"share of {self.figures}"
 
+    @property
+    def measured(self) -> list[str]:
+        """The figures that it is made of."""
+        return [f"{self.figures}.0"]
+
     def cells(self, rows: Sequence[Row], keys: Sequence[str]) -> list[Cell]:
         """A cell for every setting of the keys and every value that occurs."""
         prefix = f"{self.figures}."

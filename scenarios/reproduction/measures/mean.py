@@ -27,6 +27,11 @@ class Mean(Settings):
         """What it is called."""
         return self.figure
 
+    @property
+    def measured(self) -> list[str]:
+        """The figures that it is made of."""
+        return [self.figure]
+
     def cells(self, rows: Sequence[Row], keys: Sequence[str]) -> list[Cell]:
         """A cell for every setting of the keys."""
         return [

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,10 +22,12 @@ from fedsim.core.seeds import Stage, stream
 from fedsim.trusted.truth import Truth
 from scenarios.run.directory import RunDirectory
 from scenarios.run.inference.columns import Column, Columns
+from scenarios.run.inference.entries import entries
 from scenarios.run.inference.findings import COHORT, Findings
 from scenarios.run.inference.judge import Judge
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.inference.labels import label_histograms
+from scenarios.run.scores import SCORES, Score
 from scenarios.run.world import World
 
 Bar = Callable[[str], Progress]
@@ -46,15 +47,16 @@ def run_inference(
     truth: Truth,
     *,
     bar: Bar = no_bar,
-) -> dict[str, Any]:
-    """The parts of a result that the scenario's inference attacks add; their guesses go to files."""
+) -> dict[str, Score]:
+    """The scores of the scenario's inference attacks, by key; their guesses go to files."""
     # As for the clients: networks are small, and one thread gives the same digits on every machine.
     torch.set_num_threads(1)
-    result: dict[str, Any] = {}
+    scores: dict[str, Score] = {}
     for number, (key, attack) in enumerate(entries(world.scenario.attack.inference)):
         rng = stream(world.scenario.seed, Stage.ATTACK, number)
         columns = Columns.choose(world, view, recovery, truth, attack.targets)
         score: dict[str, Any] = {
+            "kind": attack.kind,
             "clients": len(columns.clients),
             "resolved": int(columns.resolved.sum()),
         }
@@ -63,19 +65,8 @@ def run_inference(
             findings, effort = _attack(attack, key, columns, directory, rng=rng, progress=bar(key))
             findings.save(directory)
             score |= {**JUDGES[attack.kind].score(findings), **effort}
-        if attack.kind == "inversion":
-            result.setdefault("inversion", {})[key] = score
-        else:
-            result[key] = score
-    return result
-
-
-def entries(attacks: Iterable[InferenceAttack]) -> Iterable[tuple[str, InferenceAttack]]:
-    """Every attack with its key in files and results: its name, numbered from the second of a name on."""
-    seen: Counter[str] = Counter()
-    for attack in attacks:
-        seen[attack.name] += 1
-        yield attack.name if seen[attack.name] == 1 else f"{attack.name}_{seen[attack.name]}", attack
+        scores[key] = SCORES[attack.kind].model_validate(score)
+    return scores
 
 
 def _attack(

@@ -9,9 +9,11 @@ import scenarios.run.runner
 from scenarios.evaluate.evaluate import (
     ACCURACY,
     COUNT_ERROR,
+    LEAKAGE,
     MESSAGES,
     MISSING,
     SINGLED_OUT,
+    UTILITY,
     WINDOW,
     Evaluation,
     Figure,
@@ -20,6 +22,7 @@ from scenarios.evaluate.evaluate import (
     sentence,
 )
 from scenarios.evaluate.page import frontier
+from scenarios.run.runner import read_result
 from scenarios.run.scenario import LIBRARY
 
 EVALUATION = """
@@ -70,10 +73,21 @@ def test_intervals_are_students():
     assert three.half_width == pytest.approx(4.303 / 3**0.5, abs=1e-3)
 
 
-def test_messages_are_added_up():
-    messages = {"training": 3, "masking": 6, "telemetry": 1.5}
-    found = numbers({"messages": messages, "a": {"b": True, "c": "x"}})
-    assert found == {f"messages.{name}": value for name, value in messages.items()} | {MESSAGES: 10.5}
+def test_messages_are_added_up(finished_run):
+    result = read_result(finished_run)
+    found, messages = numbers(result), result.messages
+    assert found[MESSAGES] == messages.training + messages.masking + messages.telemetry > 0
+    assert found["messages.training"] == messages.training
+
+
+def test_numbers_are_numbers(finished_run):
+    found = numbers(read_result(finished_run))
+    assert {type(value) for value in found.values()} == {float}
+    assert not {"seed", "schema_version", "disaggregation.pseudonymous", "disaggregation.solver"} & set(found)
+
+
+def test_the_table_shows_figures_that_results_have(finished_run):
+    assert {*LEAKAGE, *UTILITY} <= set(numbers(read_result(finished_run)))
 
 
 def test_sentences_say_what_the_figures_say():

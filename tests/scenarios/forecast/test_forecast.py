@@ -95,7 +95,7 @@ def test_a_forecast_agrees_with_simulations(clients, rate, window, scenario_file
         }
         settings = load_scenario(scenario_file, [f"{key}={value}" for key, value in overrides.items()])
         directory = RunDirectory.create(tmp_path / str(rounds), replace=False)
-        return run_scenario(World.prepare(settings), directory)["disaggregation"]["exact_fraction"]
+        return run_scenario(World.prepare(settings), directory).disaggregation.exact_fraction
 
     assert exposed(clients) < 0.4
     assert exposed(int(1.3 * found.nearly_all)) >= 0.9

@@ -94,7 +94,7 @@ def test_what_was_not_run_is_blank(small, directory):
     assert (done.seeds, done.seeds_planned, done.columns) == (2, 2, 12)
     assert done.limit == "auto, repair_time_limit_s 20"
     found = [Planted(clients=6, rounds=24, rate=0.3, window=4, seed=seed).run() for seed in (1, 2)]
-    assert done.ours == sum(f["disaggregation"]["exact_fraction"] for f in found) / 2
+    assert done.ours == sum(f.disaggregation.exact_fraction for f in found) / 2
     assert done.baseline is not None
 
 
@@ -269,7 +269,7 @@ def test_a_value_of_the_paper_that_needs_no_attack_is_not_compared():
 
 
 def test_shares_of_counts_are_those_of_the_planted_rounds():
-    shares = Planted(clients=40, rounds=400, window=10, solver=Projection()).run()["counts"]
+    shares = Planted(clients=40, rounds=400, window=10, solver=Projection()).run().counts
     assert sum(shares.values()) == pytest.approx(1)
     mean = sum(int(value) * share for value, share in shares.items())
     assert mean == pytest.approx(1.0, abs=0.15)  # rate 0.1: five standard errors

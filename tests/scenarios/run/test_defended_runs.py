@@ -11,6 +11,7 @@ from fedsim.trusted.truth import Truth
 from scenarios.run.directory import RunDirectory
 from scenarios.run.runner import run_scenario
 from scenarios.run.scenario import load_scenario
+from scenarios.run.sections import Analytics, AnonymitySet
 from scenarios.run.world import World
 
 BATCHES = "federation.participation={ name = 'batches', batch_size = 3, per_round = 1 }"
@@ -29,16 +30,14 @@ def run(scenario_file, tmp_path):
 def test_without_counts_the_columns_are_still_found(run):
     """Off is not the end of the story: all that goes is the names."""
     directory, result = run("analytics.collection=off", "federation.rounds=40")
-    found = result["disaggregation"]
+    found = result.disaggregation
     assert directory.counts.read_text().splitlines() == ["client,start,stop,count"]
-    assert found["pseudonymous"]
-    assert found["exact_up_to_names"] == 1
-    assert found["update_cosine"] > 0.999
-    assert found["baselines"]["counts_only_exact_fraction"] < 0.01
-    assert result["analytics"] == {
-        "release": [], "count_error": None, "missing_fraction": 1.0, "mean_window": None,
-    }  # fmt: skip
-    assert result["messages"]["telemetry"] == 0
+    assert found.pseudonymous
+    assert found.exact_up_to_names == 1
+    assert found.update_cosine > 0.999
+    assert found.baselines.counts_only_exact_fraction < 0.01
+    assert result.analytics == Analytics(release=(), count_error=None, missing_fraction=1.0, mean_window=None)
+    assert result.messages.telemetry == 0
     assert "have no names" in directory.report.read_text()
 
 
@@ -46,12 +45,12 @@ def test_batches_hide_clients_from_any_number_of_rounds(run):
     """Columns are known, even to whom they belong: to three clients each, and their updates only as a sum."""
     for rounds in (12, 48):
         directory, result = run(BATCHES, f"federation.rounds={rounds}", name=f"run{rounds}")
-        found = result["disaggregation"]
-        assert found["singled_out_fraction"] == 0
-        assert found["baselines"]["oracle_singled_out_fraction"] == 0
-        assert found["update_cosine"] < 0.9
-        assert result["cohorts"]["anonymity_set"] == {"smallest": 3, "mean": 3.0}
-        assert result["cohorts"]["fairness"] == 1
+        found = result.disaggregation
+        assert found.singled_out_fraction == 0
+        assert found.baselines.oracle_singled_out_fraction == 0
+        assert found.update_cosine < 0.9
+        assert result.cohorts.anonymity_set == AnonymitySet(smallest=3, mean=3.0)
+        assert result.cohorts.fairness == 1
         assert np.linalg.matrix_rank(Transcript.load(directory.transcript).aggregates) == 2
         with np.load(directory.recovery) as recovery:
             assert all("always together" in reason for reason in recovery["reason"])
@@ -59,7 +58,7 @@ def test_batches_hide_clients_from_any_number_of_rounds(run):
 
 def test_a_member_that_fails_breaks_its_batch(run):
     _, result = run(BATCHES, "clients.failures.absent=0.3", "federation.rounds=30")
-    assert result["cohorts"]["anonymity_set"]["smallest"] == 1
+    assert result.cohorts.anonymity_set.smallest == 1
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def test_the_truth_is_what_the_sums_are_made_of(run, defence):
     truth, transcript = Truth.load(directory.truth), Transcript.load(directory.transcript)
     mean_sum = transcript.aggregates.mean(axis=0)
     np.testing.assert_allclose(mean_sum, truth.updates.sum(axis=0), atol=1e-5 * np.abs(mean_sum).max())
-    assert result["defences"][0]["name"] in defence
+    assert result.defences[0]["name"] in defence
 
 
 def test_where_central_noise_goes_decides_who_is_kept_out(run):
@@ -87,17 +86,17 @@ def test_where_central_noise_goes_decides_who_is_kept_out(run):
     quick, moving = "attack.solver=projection", "federation.server_model=updated"
     on_sum, with_sum = run(noisy.format("sum"), quick, name="sum")
     on_model, with_model = run(noisy.format("model"), quick, name="model")
-    assert with_sum["disaggregation"]["exact_fraction"] < 0.5
-    assert with_model["disaggregation"]["exact_fraction"] == 1
+    assert with_sum.disaggregation.exact_fraction < 0.5
+    assert with_model.disaggregation.exact_fraction == 1
     for directory, sd in ((on_sum, 0.05), (on_model, 0)):
         truth, transcript = Truth.load(directory.truth), Transcript.load(directory.transcript)
         left = transcript.aggregates - truth.participation.astype(np.float32) @ truth.updates
         assert left.std() == pytest.approx(sd, rel=0.05, abs=1e-6)
-    stated = with_sum["defences"][0]
-    assert stated["releases"] == with_sum["cohorts"]["rounds_per_client"]["most"]
+    stated = with_sum.defences[0]
+    assert stated["releases"] == with_sum.cohorts.rounds_per_client.most
     assert stated["epsilon_in_all"] > stated["epsilon_per_round"] > 0
     _, moved = run(noisy.format("model"), quick, moving, name="moving")
-    assert moved["training"]["test_accuracy"] != with_model["training"]["test_accuracy"]
+    assert moved.training.test_accuracy != with_model.training.test_accuracy
 
 
 def test_costs_are_measured(run):
@@ -108,14 +107,13 @@ def test_costs_are_measured(run):
     truth, counts = Truth.load(directory.truth), ParticipationReport.read_csv(directory.counts)
     answers = ParticipationReport.read_csv(directory.answers)
     invited = truth.participation.sum() / 24
-    assert result["messages"] == {
-        "training": pytest.approx(invited), "masking": pytest.approx(3 * invited), "telemetry": 6 * 6 / 24,
-    }  # fmt: skip
+    assert (result.messages.training, result.messages.masking) == pytest.approx((invited, 3 * invited))
+    assert result.messages.telemetry == 6 * 6 / 24
     assert len(answers.count) == 2 * len(counts.count)
     exact = np.add.reduceat(answers.count, np.arange(0, len(answers.count), 2))
-    assert result["analytics"]["count_error"] == pytest.approx(np.abs(counts.count - exact).mean())
-    assert result["analytics"]["mean_window"] == 8
-    assert [s["name"] for s in result["analytics"]["release"]] == ["coarsening", "gaussian"]
+    assert result.analytics.count_error == pytest.approx(np.abs(counts.count - exact).mean())
+    assert result.analytics.mean_window == 8
+    assert [s["name"] for s in result.analytics.release] == ["coarsening", "gaussian"]
     page = directory.report.read_text()
     assert "gaussian: sd 2" in page
     assert "masking" in page

@@ -20,12 +20,13 @@ from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
 from scenarios.run.directory import RunDirectory
 from scenarios.run.inference.columns import Columns, recovered_evidence, single_update
+from scenarios.run.inference.entries import entries
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.images import InversionJudge
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.inference.properties import PropertyJudge
-from scenarios.run.inference.run import entries, run_inference
-from scenarios.run.runner import attack_run, honest_part, run_scenario, train_run, write_report
+from scenarios.run.inference.run import run_inference
+from scenarios.run.runner import attack_run, honest_part, read_result, run_scenario, train_run, write_report
 from scenarios.run.scenario import load_scenario
 from scenarios.run.server import sent_models
 from scenarios.run.world import World
@@ -54,20 +55,18 @@ def inferred_copy(inferred, tmp_path):
 
 
 def test_results_stand_in_columns_beside_their_baselines(inferred):
-    result = json.loads(inferred.result.read_text())
-    labels, images = result["label_inference"], result["inversion"]["analytic"]
-    assert set(labels["tv"]) == {*COLUMNS, "prior"}
-    assert set(labels["tv_by_cohort"]) == {"1", "3"}
-    assert labels["tv"]["disaggregated"] == pytest.approx(labels["tv"]["oracle"], abs=0.01)
-    assert labels["tv"]["disaggregated"] < 0.5 * labels["tv"]["aggregate"]
-    assert labels["tv"]["aggregate"] < labels["tv"]["prior"]
+    scores = read_result(inferred).scores
+    labels, images = scores["label_inference"], scores["analytic"]
+    assert set(dict(labels.tv)) == {*COLUMNS, "prior"}
+    assert set(labels.tv_by_cohort) == {"1", "3"}
+    assert labels.tv.disaggregated == pytest.approx(labels.tv.oracle, abs=0.01)
+    assert labels.tv.disaggregated < 0.5 * labels.tv.aggregate
+    assert labels.tv.aggregate < labels.tv.prior
     for figure in ("psnr_db", "psnr_db_best", "psnr_db_worst", "ssim"):
-        assert set(images[figure]) == {*COLUMNS, "grey"}
-    assert (
-        images["psnr_db_worst"]["oracle"] <= images["psnr_db"]["oracle"] <= images["psnr_db_best"]["oracle"]
-    )
-    assert (images["clients"], images["resolved"]) == (2, 2)
-    assert set(images["seconds"]) == set(images["iterations"]) == COLUMNS
+        assert set(dict(getattr(images, figure))) == {*COLUMNS, "grey"}
+    assert images.psnr_db_worst.oracle <= images.psnr_db.oracle <= images.psnr_db_best.oracle
+    assert (images.clients, images.resolved) == (2, 2)
+    assert set(images.seconds) == set(images.iterations) == COLUMNS
 
 
 def test_files_hold_all_that_the_report_needs(inferred_copy):
@@ -197,8 +196,8 @@ def test_guesses_without_names_are_compared_with_those_they_are_about(scenario_f
     overrides = ["analytics.collection=off", "federation.rounds=40", ATTACKS]
     directory = RunDirectory.create(tmp_path / "run", replace=False)
     result = run_scenario(World.prepare(load_scenario(scenario_file, overrides)), directory)
-    assert result["disaggregation"]["pseudonymous"]
-    assert result["disaggregation"]["update_cosine"] == pytest.approx(1)
+    assert result.disaggregation.pseudonymous
+    assert result.disaggregation.update_cosine == pytest.approx(1)
     found = Findings.load(directory, "label_inference")
     np.testing.assert_allclose(found.guesses["disaggregated"], found.guesses["oracle"], atol=1e-3)
 
@@ -207,8 +206,9 @@ def test_where_nobody_takes_part_nobody_is_attacked(scenario_file, tmp_path):
     overrides = ["clients.failures.absent=1.0", "federation.rounds=8", ATTACKS]
     directory = RunDirectory.create(tmp_path / "run", replace=False)
     result = run_scenario(World.prepare(load_scenario(scenario_file, overrides)), directory)
-    nobody = {"clients": 0, "resolved": 0}
-    assert (result["label_inference"], result["inversion"]["analytic"]) == (nobody, nobody)
+    for score in result.scores.values():
+        assert score.to_json() == {"kind": score.kind, "clients": 0, "resolved": 0}
+    assert set(result.scores) == {"label_inference", "analytic"}
     assert directory.report.read_text().count("nobody to attack") == 2
 
 
@@ -224,11 +224,11 @@ def test_a_client_without_an_update_is_no_evidence(inferred, tmp_path):
     view, recovery = AttackerView.load(inferred.transcript, inferred.counts), Recovery.load(inferred.recovery)
     nobody = replace(recovery, updates=np.full_like(recovery.updates, np.nan))
     directory = RunDirectory.create(tmp_path / "run", replace=False)
-    result = run_inference(world, directory, view, nobody, Truth.load(inferred.truth))
-    assert result["label_inference"]["resolved"] == 0
-    assert result["label_inference"]["tv"]["disaggregated"] is None
-    assert result["inversion"]["analytic"]["psnr_db"]["disaggregated"] is None
-    assert result["label_inference"]["tv"]["oracle"] < result["label_inference"]["tv"]["prior"]
+    scores = run_inference(world, directory, view, nobody, Truth.load(inferred.truth))
+    assert scores["label_inference"].resolved == 0
+    assert scores["label_inference"].tv.disaggregated is None
+    assert scores["analytic"].psnr_db.disaggregated is None
+    assert scores["label_inference"].tv.oracle < scores["label_inference"].tv.prior
     findings = Findings.load(directory, "analytic")
     assert InversionJudge().draw(findings)
 
@@ -271,11 +271,11 @@ def test_guesses_are_not_compared_with_other_data(fedsim, inferred_copy):
 def test_attack_again_with_other_inference(fedsim, inferred_copy):
     done = fedsim("attack", inferred_copy.path, "--set", "attack.inference.1.targets=1")
     assert done.status == 0, done.stderr
-    assert json.loads(inferred_copy.result.read_text())["inversion"]["analytic"]["clients"] == 1
+    assert read_result(inferred_copy).inversion["analytic"].clients == 1
     assert "analytic psnr_db" in done.stdout
     none = fedsim("attack", inferred_copy.path, "--set", "attack.inference=[]")
     assert none.status == 0, none.stderr
-    assert "inversion" not in json.loads(inferred_copy.result.read_text())
+    assert not read_result(inferred_copy).scores
 
 
 def test_property_inference_from_the_file_to_the_report(scenario_file, tmp_path):
@@ -291,13 +291,13 @@ def test_property_inference_from_the_file_to_the_report(scenario_file, tmp_path)
     )
     world = World.prepare(load_scenario(scenario_file, overrides))
     directory = RunDirectory.create(tmp_path / "run", replace=False)
-    found = run_scenario(world, directory)["property_inference"]
-    assert set(found["auc"]) == {*COLUMNS, "chance"}
-    assert set(found["auc_by_cohort"]) == {"1", "3"}
+    found = run_scenario(world, directory).scores["property_inference"]
+    assert set(dict(found.auc)) == {*COLUMNS, "chance"}
+    assert set(found.auc_by_cohort) == {"1", "3"}
     # Full batches and no noise: the recovered updates are the true ones, and so are the guesses.
-    assert found["auc"]["disaggregated"] == pytest.approx(found["auc"]["oracle"])
-    assert found["auc_low"]["oracle"] <= found["auc"]["oracle"] <= found["auc_high"]["oracle"]
-    assert found["right"]["chance"] == 0.5
+    assert found.auc.disaggregated == pytest.approx(found.auc.oracle)
+    assert found.auc_low.oracle <= found.auc.oracle <= found.auc_high.oracle
+    assert found.right.chance == 0.5
     assert "property_inference" in directory.report.read_text()
 
 

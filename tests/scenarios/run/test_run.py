@@ -12,7 +12,7 @@ from fedsim.core.errors import RunFailedError, UserError
 from fedsim.records import Transcript, rounds_recorded
 from fedsim.trusted.truth import Truth
 from scenarios.run.directory import RunDirectory
-from scenarios.run.runner import run_scenario, write_report
+from scenarios.run.runner import read_result, run_scenario, write_report
 from scenarios.run.scenario import find_scenario, load_scenario
 from scenarios.run.world import World
 
@@ -45,11 +45,11 @@ def test_files_of_a_run(finished_run):
 
 
 def test_a_run_without_noise_is_recovered(finished_run):
-    found = json.loads(finished_run.result.read_text())["disaggregation"]
-    assert found["exact_fraction"] == found["bit_accuracy"] == 1
-    assert found["update_cosine"] > 0.999
-    assert found["baselines"]["counts_only_exact_fraction"] < 0.1
-    assert found["baselines"]["aggregate_update_cosine"] < 0.9
+    found = read_result(finished_run).disaggregation
+    assert found.exact_fraction == found.bit_accuracy == 1
+    assert found.update_cosine > 0.999
+    assert found.baselines.counts_only_exact_fraction < 0.1
+    assert found.baselines.aggregate_update_cosine < 0.9
 
 
 def test_the_transcript_is_the_sum_of_what_clients_sent(finished_run):
@@ -104,7 +104,7 @@ def test_an_updated_model_learns(scenario_file, tmp_path):
         "clients.local_epochs=4",
         "clients.lr=0.002",
     )
-    assert result["training"]["test_accuracy"] > 0.2
+    assert result.training.test_accuracy > 0.2
 
 
 def test_fewer_rounds_than_clients_is_a_result_with_a_reason(scenario_file, tmp_path):
@@ -113,9 +113,9 @@ def test_fewer_rounds_than_clients_is_a_result_with_a_reason(scenario_file, tmp_
         unresolved = recovery["outcome"] == "unresolved"
         assert unresolved.any()
         assert all("rank" in reason for reason in recovery["reason"][unresolved])
-    assert result["disaggregation"]["outcomes"]["unresolved"] == unresolved.sum()
-    assert sum(result["disaggregation"]["unresolved"].values()) == unresolved.sum()
-    assert result["disaggregation"]["false_certificates"] == 0
+    assert result.disaggregation.outcomes["unresolved"] == unresolved.sum()
+    assert sum(result.disaggregation.unresolved.values()) == unresolved.sum()
+    assert result.disaggregation.false_certificates == 0
 
 
 def test_report_is_drawn_from_the_files(finished_run, tmp_path):
@@ -191,6 +191,6 @@ def test_a_training_that_diverges_ends_at_once_and_is_told_in_a_line(scenario_fi
 @pytest.mark.parametrize("solver", ["projection", "gurobi", "highs"])
 def test_quickstart_is_recovered_exactly(solver, tmp_path):
     _, result = run(find_scenario("quickstart"), tmp_path / "run", f"attack.solver={solver}")
-    assert result["disaggregation"]["exact_fraction"] == 1.0
-    assert result["disaggregation"]["update_cosine"] > 0.99
-    assert result["disaggregation"]["baselines"]["counts_only_exact_fraction"] < 0.01
+    assert result.disaggregation.exact_fraction == 1.0
+    assert result.disaggregation.update_cosine > 0.99
+    assert result.disaggregation.baselines.counts_only_exact_fraction < 0.01

@@ -19,5 +19,5 @@ def test_whose_update_is_not_known_is_not_singled_out():
     assert (exact & alone & ~known).any()
 
     found = score_disaggregation(recovery, truth, transcript, counts)
-    assert found["singled_out_fraction"] == (exact & alone & known).mean()
-    assert found["baselines"]["oracle_singled_out_fraction"] == alone.mean()
+    assert found.singled_out_fraction == (exact & alone & known).mean()
+    assert found.baselines.oracle_singled_out_fraction == alone.mean()

@@ -36,15 +36,15 @@ def test_masks_change_nothing_but_the_last_digits(masked_run, finished_run):
     assert directory.counts.read_bytes() == finished_run.counts.read_bytes()
     for name in ("participation.npy", "updates.npy"):
         assert (directory.truth / name).read_bytes() == (finished_run.truth / name).read_bytes()
-    assert result["simulation"]["void_rounds"] == 0
+    assert result.simulation.void_rounds == 0
 
 
 def test_masks_do_not_stop_the_attack(masked_run, finished_run):
     directory, result = masked_run
     found, expected = Recovery.load(directory.recovery), Recovery.load(finished_run.recovery)
     np.testing.assert_array_equal(found.participation, expected.participation)
-    assert result["disaggregation"]["exact_fraction"] == 1
-    assert result["disaggregation"]["update_cosine"] > 0.999
+    assert result.disaggregation.exact_fraction == 1
+    assert result.disaggregation.update_cosine > 0.999
 
 
 def test_random_keys_leave_no_trace(masked_run, scenario_file, tmp_path):
@@ -68,8 +68,8 @@ def test_lost_updates_are_in_the_counts_and_not_in_the_sums(scenario_file, tmp_p
     )
     assert (excess >= 0).all()
     assert excess.sum() > 0
-    assert result["disaggregation"]["false_certificates"] == 0
-    assert result["disaggregation"]["exact_fraction"] > 0.8
+    assert result.disaggregation.false_certificates == 0
+    assert result.disaggregation.exact_fraction > 0.8
 
 
 def test_a_void_round_is_marked_and_the_run_goes_on(scenario_file, tmp_path):
@@ -83,7 +83,7 @@ def test_a_void_round_is_marked_and_the_run_goes_on(scenario_file, tmp_path):
     transcript, truth = Transcript.load(directory.transcript), Truth.load(directory.truth)
     void = transcript.void
     assert 0 < void.sum() < len(void)
-    assert result["simulation"]["void_rounds"] == void.sum()
+    assert result.simulation.void_rounds == void.sum()
     assert not transcript.aggregates[void].any()
     assert not transcript.cohort_sizes[void].any()
     assert not truth.participation[void].any()
@@ -91,4 +91,4 @@ def test_a_void_round_is_marked_and_the_run_goes_on(scenario_file, tmp_path):
     np.testing.assert_allclose(transcript.aggregates, P @ G, rtol=0, atol=1e-5 * np.abs(G).max() + 1e-6)
     counts = ParticipationReport.read_csv(directory.counts)
     assert counts.count.sum() > P.sum()
-    assert result["disaggregation"]["false_certificates"] == 0
+    assert result.disaggregation.false_certificates == 0

@@ -1,7 +1,6 @@
 """Sweeps: what points there are, what they share, and what an interruption leaves."""
 
 import csv
-import json
 import os
 import shutil
 import time
@@ -16,6 +15,7 @@ import scenarios.sweep.run
 from fedsim.core.errors import UserError
 from fedsim.devices.trainer import Trainer
 from scenarios.planted import Planted
+from scenarios.run.result import PlantedResult
 from scenarios.run.scenario import load_scenario
 from scenarios.run.simulate import simulate
 from scenarios.sweep.code import this_code
@@ -126,7 +126,7 @@ def test_a_point_keeps_its_name_when_the_sweep_changes(plan):
 
 def test_points_that_differ_in_the_attack_share_a_training(finished):
     assert [s.federation.rounds for s in finished.trainings] == [24, 16]
-    assert [r.figures["disaggregation"]["solver"] for r in finished.results] == ["auto", "auto", "highs"]
+    assert [r.figures.disaggregation.solver for r in finished.results] == ["auto", "auto", "highs"]
 
 
 def test_points_that_differ_in_what_is_published_share_a_training(plan):
@@ -303,9 +303,7 @@ def test_ray_finds_what_one_process_finds(plan, tmp_path):
         there = run_sweep(sweep, SweepDirectory.open(tmp_path / "there"), pool)
     here = run_sweep(sweep, SweepDirectory.open(tmp_path / "here"))
     for a, b in zip(here, there, strict=True):
-        assert a.figures["disaggregation"]["bit_accuracy"] == b.figures["disaggregation"]["bit_accuracy"], (
-            b.reason
-        )
+        assert a.figures.disaggregation.bit_accuracy == b.figures.disaggregation.bit_accuracy, b.reason
 
 
 def test_the_command_leaves_a_table_and_a_page(fedsim, tmp_path):
@@ -315,8 +313,8 @@ def test_the_command_leaves_a_table_and_a_page(fedsim, tmp_path):
     with (tmp_path / "runs/windows/sweep.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["window"], row["seed"]) for row in rows] == [(w, s) for w in "48" for s in "123"]
-    result = json.loads((tmp_path / f"runs/windows/points/{rows[0]['point']}/result.json").read_text())
-    found = result["disaggregation"]["baselines"]["counts_only_exact_fraction"]
+    result = PlantedResult.read(tmp_path / f"runs/windows/points/{rows[0]['point']}/result.json")
+    found = result.disaggregation.baselines.counts_only_exact_fraction
     assert float(rows[0]["disaggregation.baselines.counts_only_exact_fraction"]) == found
     table = parquet.read_table(tmp_path / "runs/windows/sweep.parquet").to_pylist()
     assert [(row["window"], row["seed"]) for row in table] == [(w, s) for w in (4, 8) for s in (1, 2, 3)]
@@ -377,12 +375,47 @@ def test_mistakes_of_a_federated_sweep(fedsim, scenario_file, tmp_path, argument
     assert {path.name for path in tmp_path.iterdir()} == {"sweep.toml", "small.toml"}
 
 
-def test_a_figure_that_is_none(fedsim, tmp_path):
-    (tmp_path / "sweep.toml").write_text(PLANTED.replace("[planted]", 'figure = "exact"\n[planted]'))
+@pytest.mark.parametrize(
+    "figure", ["exact", "disaggregation", "disaggregation.solver", "label_inference.tv.oracle"]
+)
+def test_a_figure_that_is_none_is_refused_before_points_run(fedsim, tmp_path, figure):
+    (tmp_path / "sweep.toml").write_text(PLANTED.replace("[planted]", f'figure = "{figure}"\n[planted]'))
     done = fedsim("sweep", "sweep.toml", "--workers", 1)
     assert (done.status, len(done.stderr.splitlines())) == (2, 1)
-    assert "figure: exact is no number of these results, expected one of window" in done.stderr
-    assert (tmp_path / "runs/sweep/sweep.csv").exists()
+    assert f"sweep.toml: figure: {figure} is no figure of these points; the most similar are" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("figure", ["window", "counts.2", "disaggregation.outcomes.proved"])
+def test_figures_by_dotted_name(plan, tmp_path, figure):
+    sweep = plan(PLANTED.replace("[planted]", f'figure = "{figure}"\n[planted]'))
+    assert sweep.file.figure == figure
+
+
+def test_a_figure_of_an_inference_attack_needs_that_attack(plan):
+    figure, attack = 'figure = "label_inference.tv.oracle"\n', 'vary.attack.inference = [["label_inference"]]'
+    base = 'title = "Labels"\nbase = "small.toml"\n'
+    assert plan(f"{base}{figure}{attack}").points
+    with pytest.raises(UserError, match="is no figure of these points"):
+        plan(f"{base}{figure}vary.seed = [1]")
+
+
+def test_a_figure_that_no_point_has_a_value_of_is_drawn_blank(plan, tmp_path):
+    name = "disaggregation.outcomes.unheard_of"
+    sweep = plan(PLANTED.replace("[planted]", f'figure = "{name}"\n[planted]'))
+    directory = SweepDirectory.open(tmp_path / "out")
+    assert "data:image/png" in render_sweep(sweep, run_sweep(sweep, directory), directory)
+
+
+def test_a_damaged_result_of_a_point_is_one_line(fedsim, plan, tmp_path):
+    sweep = plan(PLANTED)
+    run_sweep(sweep, directory := SweepDirectory.open(tmp_path / "runs/sweep"))
+    file = directory.point(sweep.points[0]).result
+    file.write_text('{"disaggregation": {}}')
+    done = fedsim("sweep", "sweep.toml", "--workers", 1)
+    assert (done.status, len(done.stderr.splitlines())) == (2, 1)
+    assert "result.json: disaggregation.exact_fraction: missing" in done.stderr
+    assert f"remove {file.parent.relative_to(tmp_path)} and run the sweep again" in done.stderr
 
 
 EPOCHS = """
@@ -406,7 +439,7 @@ def test_numbers_of_epochs_share_the_longest_training(plan, tmp_path, monkeypatc
     results = run_sweep(sweep, SweepDirectory.open(tmp_path / "sweep"))
     assert [result.reason for result in results] == ["", "", ""]
     assert set(trained) == {3}
-    assert len({result.figures["disaggregation"]["update_cosine"] for result in results}) == 3
+    assert len({result.figures.disaggregation.update_cosine for result in results}) == 3
 
 
 def test_a_moving_model_takes_another_way_for_every_number_of_epochs(plan):

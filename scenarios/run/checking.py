@@ -1,0 +1,64 @@
+"""Checking what was read from a file: the first mistake becomes one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from fedsim.core.errors import UserError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def checked(kind: type[M], content: Mapping[str, Any], source: Path | str) -> M:
+    """The object that a file's content makes; a `UserError` that names the source and the first mistake."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise UserError(f"{source}: {_mistake(error, content)}") from error
+
+
+def _mistake(error: ValidationError, content: Mapping[str, Any]) -> str:
+    """The first mistake as one line: the key as the file spells it, the value, and what was expected."""
+    mistakes = error.errors()
+    first, context = mistakes[0], mistakes[0].get("ctx", {})
+    key, value = list(_file_keys(first["loc"], content)), f" is {first['input']!r:.60}"
+    message = first["msg"].replace("Input should be", "expected")
+    match first["type"]:
+        case "unknown_key":
+            key, value = [*key, context["key"]], ""
+        case "extra_forbidden":
+            value, message = "", "unknown key"
+        case "missing":
+            value, message = "", "missing"
+        case "order":
+            value = ""  # of a whole list it is the names that matter, and the message has them
+        case "union_tag_invalid":
+            key, value, message = (
+                [*key, "name"],
+                f" is {context['tag']!r}",
+                f"expected {context['expected_tags']}",
+            )
+        case "union_tag_not_found":
+            message = "expected a name, or a table with a name"
+    more = len(mistakes) - 1
+    said = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
+    # What is wrong with several settings together has no key, and all of them would be its value.
+    return f"{'.'.join(key)}{value}: {message}{said}" if key else f"{message}{said}"
+
+
+def _file_keys(location: tuple[int | str, ...], content: Any) -> Iterable[str]:
+    """The location without the names of union members, which pydantic inserts and no file has."""
+    for part in location:
+        is_member = isinstance(content, Mapping) and part not in content and content.get("name") == part
+        if isinstance(content, str) and content == part:
+            is_member = True
+        if not is_member:
+            yield str(part)
+            if isinstance(content, Mapping):
+                content = content.get(part)
+            else:
+                content = content[part] if isinstance(content, list) and isinstance(part, int) else None

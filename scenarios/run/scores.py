@@ -1,0 +1,133 @@
+"""The scores of inference attacks: one class per kind of attack.
+
+Every figure stands in three columns: the same attack on the sum of a round, on the recovered updates, and on
+the true ones. A new kind of attack adds a class here and to `Score`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
+
+from scenarios.run.sections import Section
+
+ByCohort = Mapping[str, float | None]
+"""A figure for sums of cohorts of several sizes: size → value."""
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Columns(Section):
+    """One figure, by what the attack was given; None where a column has no clients."""
+
+    disaggregated: float | None
+    """For the recovered updates: the attack."""
+    aggregate: float | None
+    """For the sum of a round: no attack."""
+    oracle: float | None
+    """For the true updates: a perfect attack."""
+
+    @property
+    def baselines(self) -> dict[str, float | None]:
+        """The values that need no evidence at all, by name."""
+        return {name: value for name, value in self if name not in Columns.model_fields}
+
+
+class BesideGrey(Columns):
+    """A figure about images, beside the same for plain grey images."""
+
+    grey: float | None
+
+
+class BesidePrior(Columns):
+    """A figure about label histograms, beside the same for everybody's histogram."""
+
+    prior: float | None
+
+
+class BesideChance(Columns):
+    """A figure about a property, beside the same for a guess without evidence."""
+
+    chance: float | None
+
+
+class InferenceScore(Section):
+    """What every inference attack reports.
+
+    A figure is None if nobody took part, because then there was nobody to attack. `…_by_cohort` holds the
+    same figure for sums of cohorts of the sizes that the scenario asks for.
+    """
+
+    clients: int
+    """Clients under attack."""
+    resolved: int
+    """Those of them that have a recovered update."""
+    cohort_size: Mapping[str, int] = Field(default={})
+    """Clients in the evidence, by column."""
+    seconds: Mapping[str, float] = Field(default={})
+    """Seconds by the clock, by column."""
+    iterations: Mapping[str, int] = Field(default={})
+    """Iterations of the search, by column."""
+
+    def figures(self) -> Iterator[tuple[str, Columns, ByCohort]]:
+        """Every figure that has values: its name, its columns, and its values by cohort size."""
+        for name, value in self:
+            if isinstance(value, Columns):
+                yield name, value, getattr(self, f"{name}_by_cohort", _NONE)
+
+
+class InversionScore(InferenceScore):
+    """How near guessed images are to a client's own, mean over clients."""
+
+    kind: Literal["inversion"]
+    psnr_db: BesideGrey | None = None
+    """Mean over a client's images."""
+    psnr_db_by_cohort: ByCohort = Field(default={})
+    psnr_db_best: BesideGrey | None = None
+    """A client's best image."""
+    psnr_db_best_by_cohort: ByCohort = Field(default={})
+    psnr_db_worst: BesideGrey | None = None
+    """A client's worst image."""
+    psnr_db_worst_by_cohort: ByCohort = Field(default={})
+    ssim: BesideGrey | None = None
+    """Mean over a client's images."""
+    ssim_by_cohort: ByCohort = Field(default={})
+
+
+class LabelScore(InferenceScore):
+    """How near guessed label histograms are to the true ones, mean over clients."""
+
+    kind: Literal["label_inference"]
+    tv: BesidePrior | None = None
+    """Total variation distance: 0 for the same histogram, 1 for one without overlap."""
+    tv_by_cohort: ByCohort = Field(default={})
+
+
+class PropertyScore(InferenceScore):
+    """How well a property tells clients apart that have it from those that do not."""
+
+    kind: Literal["property_inference"]
+    auc: BesideChance | None = None
+    """Chance that a client with the property gets the higher guess."""
+    auc_by_cohort: ByCohort = Field(default={})
+    auc_low: Columns | None = None
+    """Lower end of the 95 % interval of `auc`."""
+    auc_low_by_cohort: ByCohort = Field(default={})
+    auc_high: Columns | None = None
+    """Upper end of the 95 % interval of `auc`."""
+    auc_high_by_cohort: ByCohort = Field(default={})
+    right: BesideChance | None = None
+    """Fraction of clients whose property is guessed right."""
+    right_by_cohort: ByCohort = Field(default={})
+
+
+Score = Annotated[InversionScore | LabelScore | PropertyScore, Field(discriminator="kind")]
+"""The score of an inference attack of any kind."""
+
+SCORES: Mapping[str, type[Score]] = {
+    get_args(member.model_fields["kind"].annotation)[0]: member for member in get_args(get_args(Score)[0])
+}
+"""The class of a score, by the kind of its attack."""

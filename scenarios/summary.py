@@ -1,0 +1,67 @@
+"""The summary of a run on the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from scenarios.run.result import Result
+    from scenarios.run.sections import Disaggregation
+
+
+def show_result(result: Result, report_file: Path, *, as_json: bool) -> None:
+    """Print every figure as JSON, or the most important ones as a table."""
+    if as_json:
+        typer.echo(json.dumps(result.to_json(), indent=2))
+        return
+    for name, value, note in _figures(result):
+        typer.echo(f"{name:<14}{value:9.3f}   {note}")
+    _show_exceptions(result.disaggregation)
+    _show_inference(result)
+    typer.echo(f"report           {report_file}")
+
+
+def _figures(result: Result) -> Iterator[tuple[str, float, str]]:
+    """Rows of the table: name, value, and the baseline or remark beside it."""
+    found, base = result.disaggregation, result.disaggregation.baselines
+    names = ", columns matched to names by the truth" if found.pseudonymous else ""
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in found.outcomes.items())
+    yield "exact columns", found.exact_fraction, f"guess {base.counts_only_exact_fraction:.3f}{names}"
+    yield "entries right", found.bit_accuracy, f"guess {base.counts_only_bit_accuracy:.3f}"
+    yield "certified", found.certified_fraction, outcomes
+    yield "update cosine", found.update_cosine, f"mean aggregate {base.aggregate_update_cosine:.3f}"
+    yield "", base.oracle_update_cosine, "oracle"
+    yield "test accuracy", result.training.test_accuracy, f"after {result.simulation.rounds} rounds"
+    solving = f"simulation, then {found.seconds:.2f} to solve: {found.solver}"
+    yield "seconds", result.simulation.seconds, solving
+
+
+def _show_exceptions(found: Disaggregation) -> None:
+    """Clients without an update of their own, and clients without a column."""
+    if found.singled_out_fraction != found.exact_fraction:
+        typer.echo(
+            f"singled out   {found.singled_out_fraction:9.3f}   of the others no update, or only a group's"
+        )
+    for reason, number in found.unresolved.items():
+        typer.echo(f"unresolved    {number:9d}   {reason}")
+
+
+def _show_inference(result: Result) -> None:
+    from scenarios.run.inference.figures import COLUMNS, figures
+
+    found = figures(result)
+    if found:
+        typer.echo(f"\n{'':<34}" + "".join(f"{column:>15}" for column in COLUMNS) + "   baseline")
+    for key, rows in found.items():
+        for name, columns, baseline in rows:
+            cells = "".join(f"{_number(columns[column]):>15}" for column in COLUMNS)
+            typer.echo(f"{key + ' ' + name:<34}{cells}   {baseline}")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
