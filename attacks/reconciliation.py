@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem
+from attacks.disaggregation.counts.disjoint_table import disjoint_table
 from attacks.disaggregation.counts.lost_updates import with_losses
-from attacks.disaggregation.counts.windows import disjoint_table
 
 
 def posed_problem(

@@ -10,7 +10,7 @@ from analytics import windowed_counts
 from analytics.release import Private
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, disaggregate
-from attacks.disaggregation.counts.lost_updates import LEAST_SD
+from attacks.disaggregation.counts.lost_updates import LEAST_LOSS_SD
 from attacks.disaggregation.recovery import Outcome
 from attacks.reconciliation import reconciled
 
@@ -25,15 +25,15 @@ def test_counts_that_agree_with_the_sums_stay_exact():
 def test_a_single_lost_update_makes_counts_uncertain():
     summed = TRAINED.copy()
     summed[tuple(np.argwhere(TRAINED)[0])] = 0
-    np.testing.assert_array_equal(reconciled(COUNTS, summed.sum(axis=1)).sd, LEAST_SD)
+    np.testing.assert_array_equal(reconciled(COUNTS, summed.sum(axis=1)).sd, LEAST_LOSS_SD)
 
 
 def test_the_error_grows_with_the_losses_and_with_the_count():
     """Of five updates five times as many are lost as of one."""
     half_lost = reconciled(COUNTS, TRAINED.sum(axis=1) / 2)
-    np.testing.assert_allclose(half_lost.sd, np.maximum(LEAST_SD, np.sqrt(COUNTS.count / 2)))
+    np.testing.assert_allclose(half_lost.sd, np.maximum(LEAST_LOSS_SD, np.sqrt(COUNTS.count / 2)))
     all_lost = reconciled(COUNTS, np.zeros(40, dtype=np.int64))
-    np.testing.assert_allclose(all_lost.sd, np.maximum(LEAST_SD, np.sqrt(COUNTS.count)))
+    np.testing.assert_allclose(all_lost.sd, np.maximum(LEAST_LOSS_SD, np.sqrt(COUNTS.count)))
 
 
 def test_losses_show_in_their_own_windows_only():
@@ -64,10 +64,10 @@ def test_losses_show_whatever_windows_clients_have(cumulative):
     assert reconciled(counts, sizes) is counts
     all_lost = reconciled(counts, np.zeros_like(sizes))
     np.testing.assert_allclose(
-        all_lost.sd, np.maximum(LEAST_SD, np.sqrt(all_lost.count)), err_msg="each once"
+        all_lost.sd, np.maximum(LEAST_LOSS_SD, np.sqrt(all_lost.count)), err_msg="each once"
     )
     sizes[np.argmax(sizes > 0)] -= 1
-    np.testing.assert_array_equal(reconciled(counts, sizes).sd, LEAST_SD)
+    np.testing.assert_array_equal(reconciled(counts, sizes).sd, LEAST_LOSS_SD)
 
 
 def test_readings_of_a_counter_become_windows_that_err_each_by_itself():

@@ -1,1 +1,1 @@
-"""What the published counts say about columns."""
+"""Constraints and evidence that published counts and cohort sizes give about columns."""

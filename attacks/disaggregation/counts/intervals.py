@@ -1,8 +1,8 @@
 """Counts of one client over intervals that may be nested, repeated or overlapping.
 
-Sums over intervals are differences of running totals. So a cumulative counter becomes disjoint windows by
-subtraction, and counts contradict each other exactly if the bounds on the running totals, which rise by 0
-or 1 per round, have a negative cycle.
+A count over an interval is a difference of two running totals. So the readings of a cumulative counter become
+disjoint windows by subtraction. A running total rises by 0 or 1 per round: counts contradict each other if
+and only if these difference constraints have a negative cycle.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class WindowsError(ValueError):
-    """Counts of one client that contradict each other."""
+    """The counts of one client contradict each other."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,10 @@ class Row:
 
 
 def disjoint_rows(rows: list[Row], client: str) -> tuple[list[Row], list[Row]]:
-    """Rows that are disjoint, and those that overlap them, together equivalent to the ones given."""
+    """Disjoint rows, and rows that overlap them; together they are equivalent to the rows given.
+
+    Raises WindowsError if exact counts contradict each other.
+    """
     _check_running_totals(rows, client)
     rows = list(rows)
     while (pair := _nested_pair(rows)) is not None:
@@ -52,8 +55,9 @@ def disjoint_rows(rows: list[Row], client: str) -> tuple[list[Row], list[Row]]:
 def _nested_pair(rows: list[Row]) -> tuple[Row, Row] | None:
     """Two windows that share an end, the longer one first: the longest of all that do, and the next.
 
-    A growing counter's readings are so subtracted as they are. A difference has the errors of both counts;
-    taken from the shortest, later windows would be differences of differences, with twice the variance each.
+    This order subtracts each reading of a cumulative counter from the next one. A difference has the errors
+    of both counts. Starting from the shortest window would give differences of differences, whose variance
+    doubles each time.
     """
     for end in ("start", "stop"):
         rows.sort(key=lambda row: (getattr(row, end), row.stop - row.start), reverse=True)
@@ -64,16 +68,16 @@ def _nested_pair(rows: list[Row]) -> tuple[Row, Row] | None:
 
 
 def _check_running_totals(rows: list[Row], client: str) -> None:
-    """The exact counts contradict each other exactly if the running totals' bounds have a negative cycle."""
+    """Raise WindowsError if the bounds on the running totals have a negative cycle (Bellman–Ford)."""
     exact = [row for row in rows if row.sd == 0]
     if not exact:
         return
     points = sorted({row.start for row in exact} | {row.stop for row in exact})
-    place = {point: i for i, point in enumerate(points)}
+    index = {point: i for i, point in enumerate(points)}
     edges: list[tuple[int, int, float]] = [(i, i + 1, b - a) for i, (a, b) in enumerate(pairwise(points))]
     edges += [(i + 1, i, 0) for i in range(len(points) - 1)]
-    edges += [(place[row.start], place[row.stop], row.count) for row in exact]
-    edges += [(place[row.stop], place[row.start], -row.count) for row in exact]
+    edges += [(index[row.start], index[row.stop], row.count) for row in exact]
+    edges += [(index[row.stop], index[row.start], -row.count) for row in exact]
     tail, head = np.array([edge[:2] for edge in edges]).T
     bound = np.array([edge[2] for edge in edges])
     total = np.zeros(len(points))

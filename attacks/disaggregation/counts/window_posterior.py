@@ -1,7 +1,7 @@
-"""What the counts make of noisy evidence about single entries: the exact posterior of every window.
+"""The exact posterior of every window, from its count and noisy evidence about single entries.
 
-A window with count c has c ones among its rounds, and which ones is weighed by the evidence for each
-round. Sums over all choices are a dynamic programme over the rounds of the window and the ones so far.
+A window with count c has c ones among its rounds. The evidence for each round weighs the choices. Sums over
+all choices are computed by dynamic programming over the rounds of the window and the number of ones so far.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from attacks.disaggregation.counts.windows import Windows
 class WindowPosterior:
     """Posterior of 0/1 columns with the counts of `windows`, given a log-likelihood ratio per entry.
 
-    `rates` (K, rounds) is each entry's chance of being 1 before any evidence, within (0, 1); it matters
-    only where the count is missing or noisy. Evidence and results are (K, rounds), clients in rows.
+    `rates` (K, rounds) is the prior probability of each entry, within (0, 1). It matters only where the count
+    is missing or noisy. Evidence and results are (K, rounds), clients in rows.
     """
 
     windows: Windows
     rates: NDArray[np.float64]
 
     def mean(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The chance that an entry is 1."""
+        """The posterior probability that an entry is 1."""
         odds = evidence + self._prior_odds
         inside = np.full((*self.windows.count.shape, self.windows.index.shape[2]), np.nan)
         h = self._inside(odds)
         before, after = _tables(h, self._count_weight)
         total = after[0, 0]
-        # Shares of the total, at most 1 each: their logarithms can be left before they are added up.
+        # Each term is a share of the total, at most 1, so that the sum can leave the logarithms.
         chance = [
             np.exp(before[i, :-1] + after[i + 1, 1:] + (h[i] - total)).sum(axis=0) for i in range(len(h))
         ]
         inside[self._counted] = np.stack(chance, axis=1)
-        return self._laid_out(inside, 1 / (1 + np.exp(-np.clip(odds, -500, 500))))
+        return self._over_rounds(inside, 1 / (1 + np.exp(-np.clip(odds, -500, 500))))
 
     def best(self, evidence: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
         """The most probable column of every client, and (K,) the logarithm of its probability."""
@@ -55,16 +55,16 @@ class WindowPosterior:
         log_chance[self._counted] = value.max(axis=0) - total
         inside = np.full((*self.windows.count.shape, len(h)), np.nan)
         inside[self._counted] = (rank < ones).T
-        columns = self._laid_out(inside, (odds > 0).astype(np.float64)).astype(np.uint8)
-        free = np.isnan(self._laid_out(inside, np.full(odds.shape, np.nan)))
+        columns = self._over_rounds(inside, (odds > 0).astype(np.float64)).astype(np.uint8)
+        free = np.isnan(self._over_rounds(inside, np.full(odds.shape, np.nan)))
         alone = np.where(free, -np.logaddexp(0, -np.abs(odds)), 0.0).sum(axis=1)
         return columns, log_chance.sum(axis=1) + alone
 
     def support(self, evidence: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(K,) logarithm of how much likelier the counts are given the evidence than without any.
+        """(K,) log-likelihood ratio of the counts: with the evidence against without any.
 
-        The evidence comes from the sums. Where it speaks of another client's column it does not foretell the
-        counts of this one, and a column that is made to have them is probably wrong.
+        The evidence comes from the aggregates. If it is about another client's column, it does not predict
+        the counts of this client, and a column that is forced to have them is probably wrong.
         """
         support = np.zeros(self.windows.count.shape)
         support[self._counted] = self._log_chance_of_counts(evidence + self._level_odds) - self._log_chance
@@ -76,13 +76,13 @@ class WindowPosterior:
 
     @cached_property
     def _level_odds(self) -> NDArray[np.float64]:
-        """(K, rounds) prior odds of a client whose rate is the same in all rounds."""
+        """(K, rounds) prior log odds of a client whose rate is the same in all rounds."""
         rate = np.clip(self.rates.mean(axis=1, keepdims=True), 1e-3, 1 - 1e-3)
         return np.broadcast_to(np.log(rate) - np.log1p(-rate), self.rates.shape)
 
     @cached_property
     def _log_chance(self) -> NDArray[np.float64]:
-        """(n,) logarithm of the chance of the counts without any evidence."""
+        """(n,) log-likelihood of the counts without any evidence."""
         return self._log_chance_of_counts(self._level_odds)
 
     @cached_property
@@ -91,12 +91,12 @@ class WindowPosterior:
 
     @cached_property
     def _counted(self) -> NDArray[np.bool_]:
-        """(K, W) windows with a count; all other entries are independent of one another."""
+        """(K, W) the windows with a count; all entries outside them are independent."""
         return np.asarray(~np.isnan(self.windows.count))
 
     @cached_property
     def _count_weight(self) -> NDArray[np.float64]:
-        """(s, n) logarithm of the weight of s ones in each counted window, up to a constant."""
+        """(s, n) log-likelihood of s ones in each counted window, up to a constant."""
         count, sd = self.windows.count[self._counted], self.windows.sd[self._counted]
         longest = self.windows.index.shape[2]
         most = longest if (sd > 0).any() else int(count.max(initial=0))
@@ -105,38 +105,38 @@ class WindowPosterior:
         return np.where(sd > 0, -0.5 * (off / np.where(sd > 0, sd, 1)) ** 2, exact)
 
     def _inside(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(g, n) odds by place in the counted windows; a place beyond a short window's end is never 1."""
+        """(g, n) log odds by position in the counted windows; −∞ beyond the end of a short window."""
         return np.ascontiguousarray(self.windows.inside(odds, fill=-np.inf)[self._counted].T)
 
-    def _laid_out(self, inside: NDArray[np.float64], alone: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(K, W, g) values over the rounds, with `alone` (K, rounds) where they are NaN."""
+    def _over_rounds(self, inside: NDArray[np.float64], alone: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(K, rounds) the values `inside` windows (K, W, g), and those `alone` (K, rounds) elsewhere."""
         clients, rounds = alone.shape
-        laid = np.full((clients, rounds + 1), np.nan)
+        values = np.full((clients, rounds + 1), np.nan)
         index = np.broadcast_to(self.windows.index, inside.shape).reshape(clients, -1)
-        np.put_along_axis(laid, index, inside.reshape(clients, -1), axis=1)
-        return np.where(np.isnan(laid[:, :rounds]), alone, laid[:, :rounds])
+        np.put_along_axis(values, index, inside.reshape(clients, -1), axis=1)
+        return np.where(np.isnan(values[:, :rounds]), alone, values[:, :rounds])
 
 
 def _tables(
     h: NDArray[np.float64], count_weight: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Log sums over the places before i with s ones, and from i on given s ones before: (g+1, s, n)."""
-    places, n = h.shape
-    before = np.full((places + 1, len(count_weight), n), -np.inf)
+    """(g+1, s, n) log sums over the positions before i with s ones, and from i on given s ones before."""
+    positions, n = h.shape
+    before = np.full((positions + 1, len(count_weight), n), -np.inf)
     after = np.empty_like(before)
     before[0, 0] = 0
-    after[places] = count_weight
-    for i in range(places):
+    after[positions] = count_weight
+    for i in range(positions):
         before[i + 1] = before[i]
         before[i + 1, 1:] = np.logaddexp(before[i, 1:], before[i, :-1] + h[i])
-    for i in reversed(range(places)):
+    for i in reversed(range(positions)):
         after[i] = after[i + 1]
         after[i, :-1] = np.logaddexp(after[i + 1, :-1], after[i + 1, 1:] + h[i])
     return before, after
 
 
 def _total(h: NDArray[np.float64], count_weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n,) log sums over all places: the first entry of the second table, without the others."""
+    """(n,) log sums over all positions: the first entry of the second table, without the others."""
     after = count_weight.copy()
     for odds in h[::-1]:
         after[:-1] = np.logaddexp(after[:-1], after[1:] + odds)

@@ -1,16 +1,17 @@
-"""Counts as disjoint windows, in arrays that a batched solver can index."""
+"""Counts over disjoint windows, in arrays for batched solvers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analytics.report import ParticipationReport
-from attacks.disaggregation.counts.intervals import Row, disjoint_rows
+from attacks.disaggregation.counts.disjoint_table import DisjointTable, disjoint_table, in_order
+from attacks.disaggregation.counts.intervals import Row
 
 _Float = TypeVar("_Float", np.float32, np.float64)
 _Any = TypeVar("_Any", bound=np.generic)
@@ -20,12 +21,12 @@ _Any = TypeVar("_Any", bound=np.generic)
 class Windows:
     """Disjoint windows of K clients over the same rounds.
 
-    `index` (L, W, g) holds the rounds of each window, padded with the number of rounds; L is 1 when all
-    clients share the layout, else K. `count` (K, W) is NaN where nothing is known; `sd` (K, W) is its
-    error's standard deviation, 0 for exact counts. `overlapping` lists, per client, windows that could
-    not be made disjoint (empty for nearly everyone): constraints that hold besides the others. `readings`
-    lists, per client, the counts that disjoint ones are differences of, if these have errors: a reading's
-    error is in two differences, with opposite signs.
+    `index` (L, W, g) holds the rounds of each window, padded with the number of rounds; L is 1 if all
+    clients share the layout, else K. `count` (K, W) is NaN where nothing is known; `sd` (K, W) is the
+    standard deviation of its error, 0 for exact counts. `overlapping` lists, per client, additional
+    constraints: windows that could not be made disjoint (empty for nearly all clients). `readings` lists, per
+    client, the original counts of a noisy cumulative counter. The disjoint counts are differences of
+    readings, so the error of a reading is in two of them, with opposite signs.
     """
 
     rounds: int
@@ -37,18 +38,18 @@ class Windows:
 
     @classmethod
     def none(cls, *, rounds: int, clients: int) -> Windows:
-        """Nothing is known about anyone."""
+        """No counts for any client."""
         empty = np.zeros((clients, 0))
         return cls(rounds, np.zeros((1, 0, 1), dtype=np.intp), empty, empty, {})
 
     @classmethod
     def from_report(cls, report: ParticipationReport, rounds: int) -> Windows:
-        """Disjoint windows that say what the report says; WindowsError if it contradicts itself."""
-        return _arranged(rounds, len(report.clients), disjoint_table(report, rounds))
+        """The report as disjoint windows. Raises WindowsError if the report contradicts itself."""
+        return _from_table(rounds, len(report.clients), disjoint_table(report, rounds))
 
     @property
     def clients(self) -> int:
-        """K."""
+        """K, the number of clients."""
         return len(self.count)
 
     @property
@@ -58,7 +59,7 @@ class Windows:
 
     @property
     def exact(self) -> bool:
-        """Whether every known count is free of noise."""
+        """Whether every known count is exact."""
         return not (self.sd[~np.isnan(self.count)] > 0).any()
 
     @property
@@ -70,22 +71,22 @@ class Windows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(L, W) rounds in each window."""
+        """(L, W) number of rounds in each window."""
         return np.asarray((self.index < self.rounds).sum(axis=2))
 
     def of(self, clients: NDArray[np.intp]) -> Windows:
-        """The same for some of the clients."""
+        """The windows of some of the clients."""
         return replace(
             self,
             index=self.index if self.shared else self.index[clients],
             count=self.count[clients],
             sd=self.sd[clients],
-            overlapping=_of(self.overlapping, clients),
-            readings=_of(self.readings, clients),
+            overlapping=_renumbered(self.overlapping, clients),
+            readings=_renumbered(self.readings, clients),
         )
 
     def spread(self, values: NDArray[_Float], fill: float = np.nan) -> NDArray[_Float]:
-        """(K, W) values laid out over the rounds: (K, rounds), `fill` where no window lies."""
+        """(K, rounds) the value of each round's window, from `values` (K, W); `fill` outside all windows."""
         outside = np.full((len(values), 1), fill, dtype=values.dtype)
         padded = np.concatenate((values, outside), axis=1)
         if self.shared:
@@ -93,7 +94,7 @@ class Windows:
         return np.take_along_axis(padded, self._window_of_round, axis=1)
 
     def inside(self, values: NDArray[_Any], fill: float = 0) -> NDArray[_Any]:
-        """(K, rounds) values gathered by window: (K, W, g), `fill` where a window is shorter than g."""
+        """(K, W, g) `values` (K, rounds) gathered by window; `fill` where a window is shorter than g."""
         outside = np.full((len(values), 1), fill, dtype=values.dtype)
         padded = np.concatenate((values, outside), axis=1)
         if self.shared:
@@ -104,7 +105,7 @@ class Windows:
 
     @cached_property
     def _window_of_round(self) -> NDArray[np.intp]:
-        """(L, rounds) the window that a round lies in, W if none."""
+        """(L, rounds) the index of each round's window, W if there is none."""
         layouts, W, longest = self.index.shape
         window = np.full((layouts, self.rounds + 1), W, dtype=np.intp)
         np.put_along_axis(
@@ -113,28 +114,29 @@ class Windows:
         return window[:, : self.rounds]
 
     def rates(self) -> NDArray[np.float64]:
-        """(K, rounds) the chance of taking part that the counts suggest; NaN where nothing is known.
+        """(K, rounds) the participation rates that the counts suggest; NaN where nothing is known.
 
-        Noisy counts are drawn towards the overall rate by as much as their error explains of their spread.
+        Noisy counts are shrunk towards the overall rate, in proportion to the share of error in their
+        variance.
         """
         lengths = np.broadcast_to(self.lengths, self.count.shape)
         known = ~np.isnan(self.count)
         if not known.any():
             return self.spread(self.count)
         mean = float(np.clip(self.count[known].sum() / lengths[known].sum(), 0, 1))
-        spread = lengths * mean * (1 - mean) + np.finfo(np.float64).tiny
-        trust = np.where(self.sd > 0, spread / (spread + self.sd**2), 1.0)
-        rates = mean + trust * (self.count / np.maximum(lengths, 1) - mean)
+        variance = lengths * mean * (1 - mean) + np.finfo(np.float64).tiny
+        shrinkage = np.where(self.sd > 0, variance / (variance + self.sd**2), 1.0)
+        rates = mean + shrinkage * (self.count / np.maximum(lengths, 1) - mean)
         return self.spread(np.clip(rates, 0, 1))
 
     def expected(self) -> NDArray[np.float64]:
-        """(K, rounds) the chance of taking part by the counts; the overall rate where they are silent."""
+        """(K, rounds) the participation rates by the counts; the mean rate where nothing is known."""
         rates = self.rates()
         known = ~np.isnan(rates)
         return np.where(known, rates, rates[known].mean() if known.any() else 0.5)
 
     def known(self) -> NDArray[np.float32]:
-        """(K, rounds) entries that the exact counts fix: 0 or 1; NaN elsewhere."""
+        """(K, rounds) the entries that exact counts determine, 0 or 1; NaN elsewhere."""
         lengths = np.broadcast_to(self.lengths, self.count.shape)
         fixed = np.full(self.count.shape, np.nan, dtype=np.float32)
         fixed[(self.sd == 0) & (self.count == 0)] = 0
@@ -142,11 +144,11 @@ class Windows:
         return self.spread(fixed)
 
     def sums(self, columns: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """(K, W) what the counts would be if client k had column k; `columns` is (K, rounds)."""
+        """(K, W) the counts of client k if it had row k of `columns` (K, rounds)."""
         return np.asarray(self.inside(columns).sum(axis=2, dtype=np.int64))
 
     def meet(self, columns: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """(K,) whether column k (a row of `columns`) has client k's exact counts, overlapping ones too."""
+        """(K,) whether row k of `columns` (K, rounds) has all exact counts of client k."""
         off = (self.sums(columns) != self.count) & (self.sd == 0) & ~np.isnan(self.count)
         met = ~off.any(axis=1)
         for client, rows in self.overlapping.items():
@@ -157,7 +159,7 @@ class Windows:
         return np.asarray(met)
 
     def constraints(self, client: int) -> list[Row]:
-        """Every known count of one client, overlapping ones too."""
+        """Every known count of one client, including overlapping ones."""
         index = self.index[0 if self.shared else client]
         lengths = (index < self.rounds).sum(axis=1)
         return [
@@ -171,56 +173,18 @@ class Windows:
         ] + list(self.overlapping.get(client, ()))
 
 
-def _of(by_client: dict[int, tuple[Row, ...]], clients: NDArray[np.intp]) -> dict[int, tuple[Row, ...]]:
+def _renumbered(
+    by_client: dict[int, tuple[Row, ...]], clients: NDArray[np.intp]
+) -> dict[int, tuple[Row, ...]]:
+    """The entries of some clients, under their positions in `clients`."""
     return {i: by_client[int(c)] for i, c in enumerate(clients) if int(c) in by_client}
 
 
-class DisjointTable(NamedTuple):
-    """Counts over disjoint windows: `rows` (n, 5) are a client's place, start, stop, count and sd.
-
-    `overlapping` and `readings` as in `Windows`.
-    """
-
-    rows: NDArray[np.float64]
-    overlapping: dict[int, tuple[Row, ...]]
-    readings: dict[int, tuple[Row, ...]]
-
-
-def disjoint_table(report: ParticipationReport, rounds: int) -> DisjointTable:
-    """The known counts of a report; WindowsError if exact ones contradict each other."""
-    known = ~np.isnan(report.count)
-    order = _in_order(report.client[known], report.start[known], report.stop[known], rounds)
-    columns = (report.client, report.start, report.stop, report.count, report.sd)
-    table = np.stack([column[known][order] for column in columns], axis=1)
-    client, start, stop = table[:, 0], table[:, 1], table[:, 2]
-    clash = (client[1:] == client[:-1]) & (start[1:] < stop[:-1])
-    overlapping: dict[int, tuple[Row, ...]] = {}
-    readings: dict[int, tuple[Row, ...]] = {}
-    tables = [table[~np.isin(client, client[1:][clash])] if clash.any() else table]
-    for index in np.unique(client[1:][clash]).astype(int).tolist():
-        rows = [Row(int(a), int(b), c, s) for _, a, b, c, s in table[client == index].tolist()]
-        disjoint, rest = disjoint_rows(rows, str(report.clients[index]))
-        if rest:
-            overlapping[index] = tuple(rest)
-        if any(row.sd > 0 for row in rows):
-            readings[index] = tuple(rows)
-        tables.append(np.array([(index, row.start, row.stop, row.count, row.sd) for row in disjoint]))
-    return DisjointTable(np.concatenate(tables), overlapping, readings)
-
-
-def _in_order(
-    client: NDArray[np.int64], start: NDArray[np.int64], stop: NDArray[np.int64], rounds: int
-) -> NDArray[np.intp] | slice:
-    """Rows by client, then by time; tables of millions of rows mostly are in order already."""
-    key = (client * (rounds + 1) + start) * (rounds + 1) + stop
-    return slice(None) if (key[1:] >= key[:-1]).all() else np.argsort(key, kind="stable")
-
-
-def _arranged(rounds: int, clients: int, disjoint: DisjointTable) -> Windows:
-    """Disjoint rows as arrays: one layout for all clients if their windows are compatible."""
+def _from_table(rounds: int, clients: int, disjoint: DisjointTable) -> Windows:
+    """A table as arrays, with one layout for all clients if their windows are compatible."""
     table = disjoint.rows
     client, start, stop = table[:, :3].astype(np.int64).T
-    order = _in_order(client, start, stop, rounds)
+    order = in_order(client, start, stop, rounds)
     table, client, start, stop = table[order], client[order], start[order], stop[order]
     spans, which = np.unique(start * (rounds + 1) + stop, return_inverse=True)
     starts, stops = spans // (rounds + 1), spans % (rounds + 1)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.columns.enumeration import MOST_LISTED, Listing
-from attacks.disaggregation.counts.cohort_sizes import possible, weights
+from attacks.disaggregation.counts.cohort_size_posterior import possible, posterior
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Outcome
 
@@ -129,7 +129,7 @@ def _weighed(
     others = (trust * (columns == 1) + (1 - trust) * instance.expected)[unlisted & ~proved]
     if len(lists) * left.max() * len(left) > MOST_MESSAGES:
         return {k: (a, np.full(len(a), 1 / len(a))) for k, a in zip(lists, shorter, strict=True)}
-    return dict(zip(lists, zip(shorter, weights(shorter, left, others), strict=True), strict=True))
+    return dict(zip(lists, zip(shorter, posterior(shorter, left, others), strict=True), strict=True))
 
 
 def settle_duplicates(instance: Instance, columns: NDArray[np.uint8], verdict: Verdict) -> None:

@@ -9,7 +9,7 @@ import pytest
 from analytics.report import windowed_counts
 from attacks.disaggregation import DisaggregationProblem, disaggregate
 from attacks.disaggregation.columns.enumeration import MOST_LISTED, Listing
-from attacks.disaggregation.counts.cohort_sizes import possible, weights
+from attacks.disaggregation.counts.cohort_size_posterior import possible, posterior
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import Projection
@@ -98,14 +98,14 @@ def test_columns_that_make_up_for_each_other_stay_alike():
     """Two clients can have exchanged their columns: nothing tells, however many rounds say so."""
     a, b = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]], dtype=np.uint8)
     both = np.stack((a, b))
-    for weight in weights([both, both], a + b.astype(np.int64), np.zeros((0, 6))):
+    for weight in posterior([both, both], a + b.astype(np.int64), np.zeros((0, 6))):
         assert np.allclose(weight, 0.5)
 
 
 def test_sizes_speak_for_the_columns_that_add_up():
     """Where the first client's ones would be missing without it; somebody unknown may make up for them."""
     a, b = np.array([[1, 1, 0, 0], [0, 0, 1, 1]], dtype=np.uint8)
-    (weight,) = weights([np.stack((a, b))], np.array([1, 1, 0, 0]), np.full((1, 4), 0.1))
+    (weight,) = posterior([np.stack((a, b))], np.array([1, 1, 0, 0]), np.full((1, 4), 0.1))
     assert weight[0] > 0.9
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from analytics import windowed_counts
 from attacks.disaggregation import disaggregate
-from attacks.disaggregation.counts.lost_updates import LEAST_SD, with_losses, with_losses_from
+from attacks.disaggregation.counts.lost_updates import LEAST_LOSS_SD, with_losses, with_losses_from
 from attacks.disaggregation.recovery import Outcome
 from attacks.reconciliation import reconciled
 from tests.helpers.planted import planted
@@ -59,4 +59,4 @@ def test_columns_without_names_say_how_much_was_lost():
     share = (counts.count[known] - held).sum() / counts.count[known].sum()
     found, expected = with_losses_from(counts, shuffled), with_losses(counts, 96, share)
     np.testing.assert_allclose(found.sd, expected.sd)
-    assert (found.sd > LEAST_SD).any()
+    assert (found.sd > LEAST_LOSS_SD).any()
