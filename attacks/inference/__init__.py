@@ -1,4 +1,4 @@
-"""The attacks from updates to people that a scenario can choose from."""
+"""The inference attacks, from updates to private data, that a scenario can choose from."""
 
 from typing import Annotated
 

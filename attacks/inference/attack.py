@@ -1,4 +1,4 @@
-"""What every attack from updates to people has in common."""
+"""The base class of all inference attacks, which say what they need and what they guess."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import Field, PositiveInt
 
 from attacks.inference.evidence import Evidence
 from attacks.inference.knowledge import Knowledge
+from attacks.inference.needs import LayerNeed
 from fedsim.core.errors import UserError
 from fedsim.core.settings import Settings
 from fedsim.tasks.task import Task
@@ -20,19 +21,19 @@ Kind = Literal["inversion", "label_inference", "property_inference"]
 
 
 class Watch(Protocol):
-    """Told now and then how far an attack is, and what its guesses look like by then."""
+    """A callback for the progress of an attack and for previews of its guesses."""
 
     def __call__(self, done: int, total: int, preview: NDArray[np.float32] | None = None) -> None:
-        """`done` steps of `total`; `preview` (n, …) are guesses so far, in the form of the kind's guesses."""
+        """`done` steps of `total`; `preview` (n, …) are the guesses so far, in the form of the final ones."""
 
 
 def unwatched(done: int, total: int, preview: NDArray[np.float32] | None = None) -> None:
-    """Nobody looks."""
+    """The default: ignore the progress."""
 
 
 @dataclass(frozen=True, eq=False)
 class Guesses:
-    """One guess for every row of the evidence; what a guess is depends on the kind of attack.
+    """One guess for every row of the evidence; its form depends on the kind of attack.
 
     `inversion`: (n, examples, …) inputs in the form of the `Inversion` class, in no particular order;
     `label_inference`: (n, classes) shares of the client's examples that sum to one;
@@ -41,21 +42,31 @@ class Guesses:
 
     values: NDArray[np.float32]
     iterations: int = 0
-    """Steps of the optimiser in all, 0 for a closed form."""
+    """Total steps of the optimiser, 0 for a closed form."""
 
 
 class InferenceAttack(Settings, ABC):
-    """An attack on people's updates. What it is given is all that it knows; the truth is elsewhere."""
+    """An attack that infers private data from updates. It knows only its arguments, never the truth.
+
+    The class attributes declare what the attack needs. `check` compares them with the server's knowledge
+    once, before training.
+    """
 
     kind: ClassVar[Kind]
-    needs: ClassVar[type[Task]] = Task
-    """The task that the attack is made for."""
+    needs_task: ClassVar[type[Task]] = Task
+    """The kind of task that the attack is made for."""
+    needs_layer: ClassVar[LayerNeed | None] = None
+    """The layer from whose change the attack infers."""
+    needs_full_gradients: ClassVar[bool] = False
+    """Whether an update must be one step along the gradient of all examples."""
+    needs_auxiliary: ClassVar[bool] = False
+    """Whether the scenario must grant auxiliary examples."""
 
     name: str
     targets: PositiveInt | None = None
-    """How many clients are attacked: those with a recovered update first; all clients if not given."""
+    """Number of clients to attack, clients with a recovered update first; all clients if not given."""
     cohorts: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = ()
-    """Sizes of cohorts for which the attack on a sum is measured, too: 1 is one update of one round."""
+    """Cohort sizes for which the attack on a sum is measured as well; 1 is one update of one round."""
 
     @property
     def knows_labels(self) -> bool:
@@ -63,12 +74,26 @@ class InferenceAttack(Settings, ABC):
         return False
 
     def check(self, knowledge: Knowledge) -> None:
-        """A `UserError` if the attack cannot work on this task, model, recipe or auxiliary data."""
-        if not isinstance(knowledge.task, self.needs):
-            raise UserError(
-                f"attack.inference: {self.name} needs {self.needs.title}; "
-                f"the data are for {knowledge.task.title}"
+        """Raise a `UserError` if the task, model, training or auxiliary data lack something that is needed.
+
+        A subclass extends it for needs that depend on its settings.
+        """
+        task, work = knowledge.task, knowledge.work
+        if not isinstance(task, self.needs_task):
+            raise self.unmet(f"{self.needs_task.title}; the data are for {task.title}")
+        if self.needs_layer is not None and not self.needs_layer.met_by(knowledge):
+            raise self.unmet(f"{self.needs_layer.value}; model {knowledge.model.name} has none")
+        if self.needs_full_gradients and work.local_epochs * work.batches_per_epoch > 1:
+            raise self.unmet(
+                f"full gradients: expected clients.local_epochs = 1 and clients.batch_size of at least "
+                f"{work.examples_per_round}, got {work.local_epochs} and {work.batch_size}"
             )
+        if self.needs_auxiliary and not len(knowledge.auxiliary.targets):
+            raise self.unmet("auxiliary examples: set attack.auxiliary_images")
+
+    def unmet(self, need: str) -> UserError:
+        """The error that says what this attack needs."""
+        return UserError(f"attack.inference: {self.name} needs {need}")
 
     @abstractmethod
     def infer(

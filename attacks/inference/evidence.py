@@ -1,4 +1,4 @@
-"""What an inference attack works on: updates, whoever they are from and however they were come by."""
+"""The input of an inference attack: updates, from any source."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Evidence:
     """Mean updates, each with the model that it started from.
 
     `updates` and `starts` (n, dim) float32: row i is a mean of `clients` clients' updates, and the
-    parameters that the server had sent them. `label_shares` (n, classes) stands there only if the
-    scenario grants the label histogram of the examples behind each row. Nothing tells whether a row was
-    recovered, summed or stolen: an attack treats them alike.
+    parameters that the server had sent to them. `label_shares` (n, classes) is given only if the scenario
+    grants the label histogram of the examples behind each row. An attack cannot tell whether a row was
+    recovered, aggregated or taken from the truth, and treats all rows alike.
     """
 
     updates: NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""What the server knows beside its view, because it wrote it itself or because the scenario grants it."""
+"""The server's knowledge besides its view: its own settings, and data that the scenario grants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Auxiliary:
-    """Examples that no client trains on, such as the attacker could collect.
+    """Examples that no client trains on, and that the attacker could collect.
 
     `inputs` (n, …) and `targets` (n, …) as the task stores them, `attributes` name → (n,) bool.
     """
@@ -32,7 +32,7 @@ class Auxiliary:
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """The server's own architecture, task and recipe, and auxiliary examples if the scenario grants any.
+    """The server's own architecture, task and training settings, and auxiliary examples if granted.
 
     Clients train as `local_training.local_update` does: in training mode, on the task's inputs and loss.
     """
@@ -42,22 +42,22 @@ class Knowledge:
     work: LocalWork
     auxiliary: Auxiliary
     notes: dict[Hashable, Any] = field(default_factory=dict)
-    """What an attack has worked out from the above alone, and need not work out for every evidence."""
+    """A cache for results that depend only on the other fields, so that all evidence can share them."""
 
     @cached_property
     def module(self) -> nn.Module:
-        """The network in training mode, as clients run it; its parameters are scratch."""
+        """The network in training mode, as clients run it. Its parameters are arbitrary."""
         from fedsim.training.local_training import initial_model
 
         return initial_model(self.model, self.task, np.random.default_rng(0)).train()
 
     @cached_property
     def layer_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the tensors that an update strings together."""
+        """The shapes of the tensors that an update concatenates."""
         return tuple(tuple(p.shape) for p in self.module.parameters())
 
     def layers(self, vector: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """A vector of parameters, or an update, as the tensors of the model."""
+        """A vector of parameters, or an update, split into the tensors of the model."""
         ends = np.cumsum([int(np.prod(shape)) for shape in self.layer_shapes])
         pieces = np.split(vector, ends[:-1])
         return [piece.reshape(shape) for piece, shape in zip(pieces, self.layer_shapes, strict=True)]

@@ -1,4 +1,4 @@
-"""Which classes a client's examples are of, from what training did to the model's last layer."""
+"""The label histogram of a client's examples, from the change of the model's last layer."""
 
 from __future__ import annotations
 
@@ -10,33 +10,25 @@ from numpy.typing import NDArray
 from attacks.inference.attack import Guesses, InferenceAttack, Kind, Watch, unwatched
 from attacks.inference.evidence import Evidence
 from attacks.inference.knowledge import Knowledge
-from fedsim.core.errors import UserError
+from attacks.inference.needs import LayerNeed
 from fedsim.tasks.classification import Classification
 from fedsim.tasks.task import Task
 from fedsim.training.local_work import LocalWork
 
 
 class LabelInference(InferenceAttack):
-    """The client's label histogram, from the output layer's change.
+    """Infers a client's label histogram from the change of the output layer.
 
-    The gradient of the last bias is the mean of predicted probabilities minus the share of each class
-    among the examples. The change of the bias over all local steps, divided by how far the steps reach in
-    all, gives the difference of the two; the predictions are those of the model halfway, on the typical
-    input of its last layer, which is the direction that bias and weights of the layer have in common.
+    The gradient of the last bias is the mean predicted probability minus the share of each class among the
+    examples. The change of the bias over all local steps, divided by the total step length, estimates this
+    difference. The prediction is computed with the parameters halfway through training, on the typical input
+    of the last layer. The changes of weights and bias give this input: they differ by it as a factor.
     """
 
     kind: ClassVar[Kind] = "label_inference"
-    needs: ClassVar[type[Task]] = Classification
+    needs_task: ClassVar[type[Task]] = Classification
+    needs_layer: ClassVar[LayerNeed | None] = LayerNeed.LAST
     name: Literal["label_inference"] = "label_inference"
-
-    def check(self, knowledge: Knowledge) -> None:
-        """The model has to end in a linear layer with a bias."""
-        super().check(knowledge)
-        shapes = knowledge.layer_shapes
-        if len(shapes) < 2 or len(shapes[-2]) != 2 or shapes[-1] != (knowledge.task.outputs,):
-            raise UserError(
-                f"attack.inference: {self.name} needs a model that ends in a linear layer with a bias"
-            )
 
     def infer(
         self, evidence: Evidence, knowledge: Knowledge, *, rng: np.random.Generator, watch: Watch = unwatched
@@ -52,24 +44,24 @@ def label_shares(
     """(classes,) the shares of the classes among the examples that an update was trained on."""
     *_, weight_change, bias_change = (tensor.astype(np.float64) for tensor in knowledge.layers(update))
     *_, weight, bias = (tensor.astype(np.float64) for tensor in knowledge.layers(start))
-    # The gradient of a row of the weights is that of its bias times the layer's input: the same for all
-    # rows if all inputs were alike, and the best compromise otherwise.
+    # The gradient of a row of weights is the gradient of its bias times the layer's input. If inputs differ,
+    # this is the least-squares fit over the rows.
     typical_input = bias_change @ weight_change / max(float(bias_change @ bias_change), 1e-30)
     halfway = (weight + weight_change / 2) @ typical_input + bias + bias_change / 2
     predicted = np.exp(halfway - halfway.max())
     predicted /= predicted.sum()
-    return _nearest_shares(predicted + bias_change / reach(knowledge.work)).astype(np.float32)
+    return _nearest_shares(predicted + bias_change / total_step(knowledge.work)).astype(np.float32)
 
 
-def reach(work: LocalWork) -> float:
-    """How far a constant gradient of length one moves the model in all local steps."""
+def total_step(work: LocalWork) -> float:
+    """The distance that a constant gradient of length one moves the model over all local steps."""
     steps = work.local_epochs * work.batches_per_epoch
     velocity = np.cumsum(work.momentum ** np.arange(steps))
     return work.lr * float(velocity.sum())
 
 
 def _nearest_shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The point of the simplex nearest to `values`: subtract a constant, cut at zero."""
+    """The projection of `values` on the probability simplex: subtract a constant, and clip at zero."""
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
     cut = float(excess[np.flatnonzero(descending > excess)[-1]])

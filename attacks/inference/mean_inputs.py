@@ -1,11 +1,10 @@
-"""What a fully connected layer saw on average, told from how it changed.
+"""The mean input of a fully connected layer during training, from the layer's change.
 
-A layer's [weights | bias] change by M X in every step of training, and so in any sum of steps: the rows of X
-are the examples' inputs to the layer with a 1 appended, and M (neurons × examples) are errors, of either sign
-depending on the targets. Whatever M is, the changes span the inputs, as long as there are no more
-examples than neurons. The point of that span nearest to the mean input of examples at large is a mean of the
-client's own inputs, with weights that are nearly equal and do not know the classes; the appended 1 gives
-its scale.
+Every step of training changes [weights | bias] by M X, and so does any sum of steps. The rows of X are the
+examples' inputs to the layer with a 1 appended; M (neurons × examples) are errors, whose signs depend on the
+targets. Whatever M is, the changes span the inputs, as long as there are no more examples than neurons. The
+point of that span nearest to the population's mean input is a mean of the client's own inputs, with nearly
+equal weights that do not depend on the targets. The appended 1 gives its scale.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from torch import nn
 
 Rows = NDArray[np.float64]
 
-_LEAST = 0.01
-"""The 1 that is appended to an input comes back as about 1 in a mean of inputs. What has less is none."""
+_LEAST_APPENDED = 0.01
+"""Least value of the appended entry, which is about 1 in a true mean of inputs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The first fully connected layer with a bias of a module, and where it stands among the parameters."""
+    """The first fully connected layer with a bias in a module; `begin` is its offset in the parameters."""
 
     linear: nn.Linear
     begin: int
 
     @classmethod
     def first(cls, module: nn.Module) -> Self | None:
-        """None where a module has no such layer."""
+        """The layer, or None if the module has no such layer."""
         begins: dict[torch.Tensor, int] = {}
         begin = 0
         for parameter in module.parameters():
@@ -45,14 +44,14 @@ class Layer:
         return None
 
     def changes(self, updates: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n, neurons, inputs + 1) what updates (n, dim) do to the layer: its weights and, last, its bias."""
+        """(n, neurons, inputs + 1) the changes of the layer's weights and, last, bias in updates (n, dim)."""
         neurons, inputs = self.linear.weight.shape
         end = self.begin + neurons * inputs
         weights = updates[:, self.begin : end].reshape(-1, neurons, inputs)
         return np.concatenate((weights, updates[:, end : end + neurons, None]), axis=2)
 
     def inputs(self, module: nn.Module, examples: torch.Tensor) -> Rows:
-        """(n, inputs) what the layer sees of each example; where it sees several positions, their mean."""
+        """(n, inputs) the layer's input for each example; the mean over positions if there are several."""
         seen: list[torch.Tensor] = []
 
         def look(layer: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
@@ -67,12 +66,11 @@ class Layer:
 
 
 def mean_inputs(changes: NDArray[np.float32], typical: Rows, damping: float) -> Rows:
-    """(n, inputs) for each of the changes (n, neurons, inputs + 1) the mean of the inputs behind it.
+    """(n, inputs) the mean input behind each of the changes (n, neurons, inputs + 1).
 
-    `typical` (inputs,) is the mean input of examples at large. Directions whose squared size is below
-    `damping` times the largest one's are noise rather than span, and count for little. Where the
-    change tells no mean, because a defence left out the layer or its bias, nothing is known about the client:
-    it is `typical`.
+    `typical` (inputs,) is the population's mean input. Directions whose squared size is below `damping` times
+    the largest count as noise and are damped. If a change does not reveal a mean, because a defence removed
+    the layer or its bias, the result is `typical`.
     """
     target = np.append(typical, 1.0)
     found = np.empty((len(changes), len(typical)))
@@ -82,6 +80,6 @@ def mean_inputs(changes: NDArray[np.float32], typical: Rows, damping: float) -> 
         if size[-1] <= 0:
             continue
         nearest = (V @ (V.T @ (change @ target) / (size + damping * size[-1]))) @ change
-        if nearest[-1] >= _LEAST:
+        if nearest[-1] >= _LEAST_APPENDED:
             row[:] = nearest[:-1] / nearest[-1]
     return found

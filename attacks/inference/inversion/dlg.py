@@ -1,8 +1,8 @@
-"""Deep leakage from gradients (Zhu, Liu, Han 2019): images and labels whose gradient is the one observed."""
+"""Deep leakage from gradients (Zhu, Liu, Han 2019): images and labels with the observed gradient."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,41 +12,31 @@ from attacks.inference.attack import Watch
 from attacks.inference.evidence import Evidence
 from attacks.inference.inversion.inversion import Inversion, as_pixels, share_of
 from attacks.inference.knowledge import Knowledge
-from fedsim.core.errors import UserError
 
-_SOLVED = 1e-12
-"""Relative squared distance of gradients at which there is nothing left to find."""
-_GLANCE = 20
-"""Iterations between two looks at the image."""
+_MATCHED = 1e-12
+"""Relative squared distance of gradients below which the gradient counts as matched."""
 
 
 class Dlg(Inversion):
-    """Joint optimisation of images and soft labels by L-BFGS: squared distance of gradients, restarts.
+    """Joint optimisation of images and soft labels: L-BFGS on the distance of gradients, with restarts.
 
-    Needs full gradients, that is one step on all images, and a smooth activation to get far: the gradient
-    of a ReLU network jumps. In double precision, because L-BFGS stalls where rounding hides the slope.
+    It needs full gradients, that is one step on all images. It works best with a smooth activation, because
+    the gradient of a ReLU network jumps. It uses double precision, because L-BFGS stalls when rounding hides
+    the slope.
     """
+
+    needs_full_gradients: ClassVar[bool] = True
+    preview_every: ClassVar[int] = 20
 
     name: Literal["dlg"] = "dlg"
     iterations: PositiveInt = 300
     restarts: PositiveInt = 3
-    """Further starts are made only if the gradient is not matched yet."""
-
-    def check(self, knowledge: Knowledge) -> None:
-        """A client's update has to be one step along its full gradient."""
-        super().check(knowledge)
-        work = knowledge.work
-        if work.local_epochs * work.batches_per_epoch > 1:
-            raise UserError(
-                f"attack.inference: dlg needs full gradients: expected clients.local_epochs = 1 and "
-                f"clients.batch_size of at least {work.examples_per_round}, got {work.local_epochs} and "
-                f"{work.batch_size}"
-            )
+    """Most starts; a further start is made only if the gradient is not matched yet."""
 
     def invert(
         self, evidence: Evidence, row: int, knowledge: Knowledge, *, rng: np.random.Generator, watch: Watch
     ) -> tuple[NDArray[np.float32], int]:
-        """All images behind the row: those of every client in the sum."""
+        """All images behind the row, of every client in the sum."""
         objective = _Objective(evidence, row, knowledge)
         best, smallest, spent = np.zeros(objective.size), np.inf, 0
         for attempt in range(self.restarts):
@@ -56,14 +46,14 @@ class Dlg(Inversion):
             spent += steps
             if distance < smallest:
                 best, smallest = point, distance
-            if smallest < _SOLVED:
+            if smallest < _MATCHED:
                 break
         return objective.inputs(best), spent
 
     def _descend(
         self, objective: _Objective, begin: NDArray[np.float64], watch: Watch
     ) -> tuple[NDArray[np.float64], float, int]:
-        """L-BFGS from one start: where it ends, the distance there, and the iterations it took."""
+        """L-BFGS from one start: the end point, the distance there, and the number of iterations."""
         from scipy.optimize import OptimizeResult, minimize
 
         done = 0
@@ -71,9 +61,9 @@ class Dlg(Inversion):
         def look(intermediate_result: OptimizeResult) -> None:
             nonlocal done
             done += 1
-            if done % _GLANCE == 0:
+            if done % self.preview_every == 0:
                 watch(done, self.iterations, as_pixels(objective.inputs(intermediate_result.x)))
-            if intermediate_result.fun < _SOLVED:
+            if intermediate_result.fun < _MATCHED:
                 raise StopIteration
 
         found = minimize(
@@ -90,14 +80,14 @@ class Dlg(Inversion):
 
 
 class _Objective:
-    """Squared distance to the observed gradient over its squared length, with its slope."""
+    """The squared distance to the observed gradient, relative to its squared length, and its derivative."""
 
     def __init__(self, evidence: Evidence, row: int, knowledge: Knowledge) -> None:
         import torch
 
         self._knowledge = knowledge
         self._start = [torch.from_numpy(np.array(w)) for w in knowledge.layers(evidence.starts[row])]
-        # One step: the update is the gradient times the learning rate, to the other side.
+        # After one step, the update is minus the gradient times the learning rate.
         self._target = [
             torch.from_numpy(u.astype(np.float64)) for u in knowledge.layers(evidence.updates[row])
         ]

@@ -12,38 +12,38 @@ from attacks.inference.attack import Watch
 from attacks.inference.evidence import Evidence
 from attacks.inference.inversion.inversion import Inversion, as_pixels, share_of
 from attacks.inference.knowledge import Knowledge
-from attacks.inference.labels import LabelInference, label_shares, reach
+from attacks.inference.labels import LabelInference, label_shares, total_step
 from fedsim.training.local_work import LocalWork
 
 if TYPE_CHECKING:
     import torch
 
-_GLANCE = 10
-"""Iterations between two looks at the images."""
+_AVERAGED_DISTANCES = 10
+"""Last iterations over which the distance of an attempt is averaged."""
 
 
 class Geiping(Inversion):
-    """Cosine distance of updates and total variation, signed Adam, pixels in their range, restarts.
+    """Signed Adam on the cosine distance of updates plus total variation, with clipped pixels and restarts.
 
-    The update is compared with that of a client who trains on the guessed images: all batches of all
-    epochs, unrolled. Nobody knows the order of a client's images, and a recovered update is a mean over
-    many orders, so every iteration draws one afresh; or a few `steps` on all images, which are nearer to that
-    mean than any order, stand for the batches. A sum of several clients is taken for one client with all
-    their images and as many steps; so is one that draws a part of its images in every round, because a
-    recovered update is a mean over many draws.
+    The update is compared with the update of a client that trains on the guessed images, with all batches of
+    all epochs unrolled. The order of a client's images is unknown, and a recovered update is a mean over many
+    orders. So every iteration draws a new order; or a few `steps` on all images replace the batches, because
+    they are nearer to that mean than any single order. A sum of several clients is treated as one client with
+    all their images and as many steps. So is a client that draws some of its images in every round, because
+    its recovered update is a mean over many draws.
     """
 
     name: Literal["geiping"] = "geiping"
     iterations: PositiveInt = 300
     restarts: PositiveInt = 1
     lr: PositiveFloat = 0.1
-    """Step of the optimiser in inputs, whose range is 2; a tenth of it after 3/8, 5/8 and 7/8 of the way."""
+    """Step length in units of inputs, whose range is 2; divided by 10 after 3/8, 5/8 and 7/8 of the way."""
     total_variation: NonNegativeFloat = 0.01
     """Weight of the mean absolute difference of neighbouring pixels."""
     steps: PositiveInt | None = None
-    """So many steps on all images, as long together as the client's, are unrolled instead of its batches."""
+    """Number of steps on all images, of the same total length, that replace the client's batches."""
     images: PositiveInt | None = None
-    """At most so many images are guessed at once, whatever a sum holds; all of them if not given."""
+    """Most images that are guessed at once; all images of a sum if not given."""
     labels: Literal["inferred", "known"] = "inferred"
 
     @property
@@ -52,7 +52,7 @@ class Geiping(Inversion):
         return self.labels == "known"
 
     def check(self, knowledge: Knowledge) -> None:
-        """Labels that are not known have to be inferred."""
+        """Inferred labels need what label inference needs."""
         super().check(knowledge)
         if self.labels == "inferred":
             LabelInference().check(knowledge)
@@ -60,7 +60,7 @@ class Geiping(Inversion):
     def invert(
         self, evidence: Evidence, row: int, knowledge: Knowledge, *, rng: np.random.Generator, watch: Watch
     ) -> tuple[NDArray[np.float32], int]:
-        """The images of the attempt that matches the update best."""
+        """The images of the attempt with the smallest distance."""
         count = evidence.clients * knowledge.work.dataset_size
         count = min(count, self.images or count)
         labels = self._labels(evidence, row, knowledge, count)
@@ -74,7 +74,7 @@ class Geiping(Inversion):
         return best, self.restarts * self.iterations
 
     def _labels(self, evidence: Evidence, row: int, knowledge: Knowledge, count: int) -> NDArray[np.int64]:
-        """(count,) one label per image, in the shares that are known or inferred."""
+        """(count,) one label per image, in the known or inferred shares."""
         if evidence.label_shares is None:
             shares = label_shares(evidence.updates[row], evidence.starts[row], knowledge)
         else:
@@ -92,7 +92,7 @@ class Geiping(Inversion):
         rng: np.random.Generator,
         watch: Watch,
     ) -> tuple[NDArray[np.float32], float]:
-        """Images from one start, and the cosine distance of their update to the observed one."""
+        """The images from one start, and the cosine distance of their update to the observed one."""
         import torch
 
         from attacks.inference.inversion.local_steps import simulated_update
@@ -116,26 +116,26 @@ class Geiping(Inversion):
             with torch.no_grad():
                 images.clamp_(-1, 1)
             distances.append(float(distance.detach()))
-            if done % _GLANCE == 0 or done == self.iterations:
+            if done % self.preview_every == 0 or done == self.iterations:
                 watch(done, self.iterations, as_pixels(images.detach().numpy()))
-        # Orders differ in how well they match by chance; the mean of the last ones does less.
-        return images.detach().numpy().copy(), float(np.mean(distances[-_GLANCE:]))
+        # How well a single order matches is partly chance; a mean over the last ones is less so.
+        return images.detach().numpy().copy(), float(np.mean(distances[-_AVERAGED_DISTANCES:]))
 
     def _training(
         self, count: int, knowledge: Knowledge, rng: np.random.Generator
     ) -> tuple[LocalWork, list[torch.Tensor]]:
-        """The recipe of training and the positions of the images in each of its steps."""
+        """The training settings, and the positions of the images in each step."""
         import torch
 
         work = knowledge.work
         if self.steps is None:
             return work, _batches(count, work, rng)
-        long = work.model_copy(update={"lr": reach(work) / self.steps, "momentum": 0.0})
+        long = work.model_copy(update={"lr": total_step(work) / self.steps, "momentum": 0.0})
         return long, [torch.arange(count)] * self.steps
 
 
 def apportioned(shares: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """(classes,) whole numbers in these shares that sum to `count`: the largest remainders round up."""
+    """(classes,) integers in these shares that sum to `count`: the largest remainders round up."""
     exact = shares.astype(np.float64) / shares.sum() * count
     whole = np.floor(exact).astype(np.int64)
     short = count - int(whole.sum())
@@ -144,7 +144,7 @@ def apportioned(shares: NDArray[np.float32], count: int) -> NDArray[np.int64]:
 
 
 def cosine_distance(update: list[torch.Tensor], target: list[torch.Tensor]) -> torch.Tensor:
-    """1 - cosine of two updates that are given layer by layer."""
+    """1 − cosine of two updates, each given layer by layer."""
     import torch
 
     product = torch.stack([(u * t).sum() for u, t in zip(update, target, strict=True)]).sum()
@@ -158,7 +158,7 @@ def _variation(images: torch.Tensor) -> torch.Tensor:
 
 
 def _batches(count: int, work: LocalWork, rng: np.random.Generator) -> list[torch.Tensor]:
-    """Positions for every step of all epochs, each epoch in an order of its own."""
+    """The positions of the images in every step, with a new order for each epoch."""
     import torch
 
     size = work.batch_size if count == work.examples_per_round else -(-count // work.batches_per_epoch)

@@ -1,4 +1,4 @@
-"""What the ways to invert an update have in common."""
+"""The base class of attacks that reconstruct images from an update."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from fedsim.tasks.task import Task
 
 
 class Inversion(InferenceAttack):
-    """Guesses the images behind every row of the evidence, one row at a time."""
+    """Reconstructs the images behind every row of the evidence, one row at a time."""
 
     kind: ClassVar[Kind] = "inversion"
-    needs: ClassVar[type[Task]] = ImageClassification
+    needs_task: ClassVar[type[Task]] = ImageClassification
+    preview_every: ClassVar[int] = 10
+    """Iterations between two previews of the images."""
 
     targets: PositiveInt | None = 1
 
@@ -41,7 +43,7 @@ class Inversion(InferenceAttack):
     def invert(
         self, evidence: Evidence, row: int, knowledge: Knowledge, *, rng: np.random.Generator, watch: Watch
     ) -> tuple[NDArray[np.float32], int]:
-        """The network's inputs, (images, *input_shape), behind one row, and the iterations it took.
+        """The network inputs (images, *input_shape) behind one row, and the number of iterations.
 
         The number of images does not depend on the row.
         """
@@ -53,7 +55,7 @@ def as_pixels(inputs: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def share_of(watch: Watch, part: int, parts: int) -> Watch:
-    """A watch for one of several equal parts of the work that `watch` is told about."""
+    """A callback for one of several equal parts of the work that `watch` covers."""
 
     def watch_part(done: int, total: int, preview: NDArray[np.float32] | None = None) -> None:
         watch(part * total + done, parts * total, preview)

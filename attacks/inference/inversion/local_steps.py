@@ -1,4 +1,4 @@
-"""A client's local training as a function that can be differentiated: from images to their update."""
+"""A client's local training as a differentiable function, from images to their update."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from attacks.inference.labels import LabelInference, reach
+from attacks.inference.labels import LabelInference, total_step
 from fedsim.core.errors import UserError
 from fedsim.models import Cnn, Custom, Lenet, Mlp, Resnet
 from fedsim.training.local_work import LocalWork
@@ -38,7 +38,7 @@ def test_reach_is_how_far_a_constant_gradient_goes(momentum):
     for _ in range(6):
         velocity = momentum * velocity + 1
         place += 0.1 * velocity
-    assert reach(work) == pytest.approx(place)
+    assert total_step(work) == pytest.approx(place)
 
 
 def headless(image_shape, classes):
