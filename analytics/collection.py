@@ -1,4 +1,4 @@
-"""The operator's side of telemetry: asks the devices for their counters and collects the answers."""
+"""The operator's side of telemetry: ask the devices for their counters, and collect the answers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ANSWERS = "answers"
 
 
 class CountCollector(StrategyWrapper):
-    """Asks every device when the plan says so, and notes what is answered and heard.
+    """Asks the devices according to the plan, and records their answers.
 
-    It stands beside training, not inside: it sees counters and never an update.
+    It is separate from training: it sees counters and never an update.
     """
 
     def __init__(self, inner: Strategy, questions: Questions) -> None:
@@ -31,12 +31,12 @@ class CountCollector(StrategyWrapper):
         self._questions = questions
         self._node_of: dict[int, int] = {}
         self.answers: list[tuple[int, int, int, int | None]] = []
-        """Client, first round, round after the last, count (None: not heard): everything so far."""
+        """All answers so far: client, first round, round after the last, count (None if lost)."""
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask those whose turn it is."""
+        """Ask the devices that are due after this round."""
         due = np.flatnonzero(self._questions.asked[server_round - 1]).tolist()
         if not due:
             return []
@@ -44,18 +44,18 @@ class CountCollector(StrategyWrapper):
         return [question(self._node_of[client], server_round) for client in due]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Note the answers; what was lost on the way is a window without a count."""
+        """Record the answers; an answer lost on the way is a window without a count."""
         cumulative = self._questions.cumulative
         for reply in replies:
             answer = metrics_in(reply.content, "answer")
             client, since, count, total = (int(answer[key]) for key in ("client", "since", "count", "total"))  # type: ignore[arg-type]
-            start, told = (0, total) if cumulative else (since, count)
+            start, counted = (0, total) if cumulative else (since, count)
             heard = self._questions.heard[server_round - 1, client]
-            self.answers.append((client, start, server_round, told if heard else None))
+            self.answers.append((client, start, server_round, counted if heard else None))
         return None
 
     def state(self) -> RecordDict:
-        """Also the answers collected so far, in rows of four numbers; NaN for a count that was not heard."""
+        """Also the answers so far, in rows of four numbers; NaN for a count that was lost."""
         rows = np.array(self.answers, dtype=np.float64).reshape(-1, 4)
         return merged(super().state(), RecordDict({_ANSWERS: ArrayRecord({_ANSWERS: Array(rows)})}))
 
@@ -69,12 +69,12 @@ class CountCollector(StrategyWrapper):
         ]
 
     def report(self) -> ParticipationReport:
-        """Everything collected so far, by client and then by time."""
+        """All answers so far, ordered by client and then by time."""
         return ParticipationReport.from_rows(sorted(self.answers, key=lambda answer: answer[:3]))
 
 
 def _enrolled(grid: Grid) -> dict[int, int]:
-    """Client → node, of all devices."""
+    """Client number → node id of every device."""
     replies = grid.send_and_receive([enrolment(node) for node in grid.get_node_ids()])
     return {
         int(reply.content.metric_records["answer"]["client"]): reply.metadata.src_node_id  # type: ignore[arg-type]

@@ -1,7 +1,6 @@
 """The device's side of telemetry: each device counts its own participations and answers when asked.
 
-Counters live in the device's Flower context. They count rounds of training, whatever became of the
-update afterwards.
+A counter lives in the device's Flower context. It counts rounds of training, whether or not updates arrive.
 """
 
 from __future__ import annotations
@@ -13,26 +12,26 @@ from flwr.clientapp.typing import ClientAppCallable
 from fedsim.flower import client_number, metrics_in
 
 ENROL = "query.enrol"
-"""Message type that asks a device for its number, so that it can be asked by name."""
+"""Message type that asks a device for its client number."""
 
 COUNT = "query.participations"
-"""Message type that asks a device how often it trained, in all and since it last answered."""
+"""Message type that asks a device how often it has trained, in total and since its last answer."""
 
 _STATE = "participations"
 
 
 def enrolment(node: int) -> Message:
-    """The request to a node to say who it is."""
+    """The message that asks a node for its client number."""
     return Message(RecordDict(), node, ENROL)
 
 
 def question(node: int, server_round: int) -> Message:
-    """The question to a node after a round (counted from 1, so that it is the number of rounds so far)."""
+    """The message that asks a node for its count; `server_round` is the number of rounds so far."""
     return Message(RecordDict({"question": ConfigRecord({"rounds": server_round})}), node, COUNT)
 
 
 def counting_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """A client mod: add one to this device's counter whenever it has trained."""
+    """A client mod: add one to this device's counter after each training."""
     reply = call_next(message, context)
     if message.metadata.message_type == "train":
         _counter(context)["total"] += 1  # type: ignore[operator]
@@ -40,10 +39,10 @@ def counting_mod(message: Message, context: Context, call_next: ClientAppCallabl
 
 
 def answer_count_queries(app: ClientApp) -> None:
-    """Teach an app to answer `ENROL` and `COUNT`.
+    """Make an app answer `ENROL` and `COUNT`.
 
-    To `COUNT` it says its client number, its counter since its last answer, the round of that answer
-    (`since`, counted as rounds so far), and its counter from the beginning (`total`).
+    The answer to `COUNT` has the client number, the participations since the last answer (`count`), the
+    number of rounds at that answer (`since`), and the participations from the beginning (`total`).
     """
 
     @app.query("enrol")
@@ -71,7 +70,7 @@ def answer_count_queries(app: ClientApp) -> None:
 
 
 def _counter(context: Context) -> MetricRecord:
-    """Participations in all, and when the device last answered, with how many; changed in their place."""
+    """This device's counter and its values at the last answer, as a record that is changed in place."""
     if _STATE not in context.state:
         context.state[_STATE] = MetricRecord({"total": 0, "answered-total": 0, "answered-rounds": 0})
     return metrics_in(context.state, _STATE)

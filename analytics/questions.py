@@ -1,7 +1,7 @@
-"""When which device is asked for its counter.
+"""The plan that says when each device is asked for its counter.
 
-Decided ahead from the seed, by client and round, so that an answer does not depend on who else was asked.
-At the end of the run everybody is asked who is asked at all: no round stays uncounted.
+It is drawn in advance from the seed, per client and round, so that an answer does not depend on the other
+devices. Every device that is ever asked is also asked after the last round, so that no round is uncounted.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from fedsim.core.settings import BY_NAME, Settings
 
 
 class EqualWindows(Settings):
-    """Every device is asked at the end of each window, all at the same time."""
+    """All devices are asked at the same time, at the end of each window."""
 
     name: Literal["windows"] = "windows"
     cumulative: ClassVar[bool] = False
 
     def times(self, rounds: int, window: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """(rounds,) True where one device is asked after the round."""
+        """(rounds,) whether one device is asked after each round."""
         return np.asarray(np.arange(1, rounds + 1) % window == 0)
 
 
 class OwnWindows(Settings):
-    """Every device has a schedule of its own: its own window, and its own first round.
+    """Every device has its own window length and its own first round.
 
-    A device's window is drawn within `spread` of the common one, which it is on average.
+    The length is drawn within a fraction `spread` of the common one, which is also its mean.
     """
 
     name: Literal["own_windows"] = "own_windows"
@@ -39,28 +39,28 @@ class OwnWindows(Settings):
     cumulative: ClassVar[bool] = False
 
     def times(self, rounds: int, window: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """(rounds,) True where one device is asked after the round."""
+        """(rounds,) whether one device is asked after each round."""
         wide = round(self.spread * (window - 1))
         own = int(rng.integers(window - wide, window + wide + 1))
         return np.asarray((np.arange(rounds) + int(rng.integers(own))) % own == 0)
 
 
 class Cumulative(Settings):
-    """Devices keep a counter that only grows, and it is read at irregular times, about every `window` rounds.
+    """Devices keep a cumulative counter, which is read at random times, every `window` rounds on average.
 
-    A count so starts at round 0, and a window is the difference of two readings.
+    Every count starts at round 0, and the count of a window is the difference of two readings.
     """
 
     name: Literal["cumulative"] = "cumulative"
     cumulative: ClassVar[bool] = True
 
     def times(self, rounds: int, window: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """(rounds,) True where one device is asked after the round."""
+        """(rounds,) whether one device is asked after each round."""
         return rng.random(rounds) < 1 / window
 
 
 class Off(Settings):
-    """Nobody is ever asked: no counts at all."""
+    """No device is asked: there are no counts."""
 
     name: Literal["off"] = "off"
 
@@ -70,9 +70,9 @@ Collection = Annotated[EqualWindows | OwnWindows | Cumulative | Off, Field(discr
 
 @dataclass(frozen=True)
 class Questions:
-    """`asked` (rounds, clients): True where the device answers after the round; `heard`: and is understood.
+    """`asked` (rounds, clients): whether a device answers after a round; `heard`: and its answer arrives.
 
-    A device that answers without being heard starts a new window all the same. With `cumulative` an answer
+    A device starts a new window after every answer, even if the answer is lost. With `cumulative` an answer
     counts from round 0, otherwise from the device's last answer.
     """
 
@@ -92,7 +92,7 @@ class Questions:
         clients: int,
         seed: int,
     ) -> Questions:
-        """Draw the times of the answers: late with a chance of `late` per round, lost with `missing`."""
+        """Draw the times of the answers; `late` and `missing` are the chances of a delay and of a loss."""
         asked = np.zeros((rounds, clients), dtype=np.bool_)
         heard = np.zeros((rounds, clients), dtype=np.bool_)
         if isinstance(collection, Off):

@@ -1,8 +1,7 @@
 """The published counts: how often each client took part, window by window.
 
-This is all that the telemetry side of a federation hands out, and the only thing besides the sums that
-an attacker reads. Clients are rows of a table here, not positions in a matrix: windows may differ from
-client to client, and an answer may be missing.
+The telemetry side of a federation publishes nothing else. An attacker reads these counts and the aggregates.
+The counts are a table, not a matrix: windows may differ from client to client, and answers may be missing.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedsim.core.files import written_whole
 
-HEADER = ("client", "start", "stop", "count")
-ERROR = "sd"
-"""The fifth column of a table whose counts have an error: its standard deviation."""
+COUNTS_HEADER = ("client", "start", "stop", "count")
+SD_COLUMN = "sd"
+"""The fifth column of a table whose counts have errors: their standard deviations."""
 
 
 class ReportError(ValueError):
-    """A table of counts that cannot be what it claims to be; `row` is the wrong one, if it is one row's."""
+    """An invalid table of counts; `row` is the index of the wrong row, if a single row is wrong."""
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
@@ -37,8 +36,8 @@ class ParticipationReport:
     `clients` (K,) holds the ids, each once, in order of first appearance; a client may have no row.
     `client`, `start`, `stop` (n,) are int64 and `count` (n,) is float64, where NaN means that the
     device did not answer. `noise_sd` is the standard deviation of the error in the counts as the
-    release policy states it, one for all or one per row (`sd` is always (n,)); 0 means that a count is
-    exact, and then it is a whole number between 0 and the length of its window.
+    release policy states it, one for all or one per row (`sd` is always (n,)). 0 means that a count is
+    exact: an integer between 0 and the length of its window.
     """
 
     clients: NDArray[np.generic]
@@ -55,7 +54,7 @@ class ParticipationReport:
 
     def __post_init__(self) -> None:
         if len(np.unique(self.clients)) != len(self.clients):
-            raise ReportError("clients: every id may stand there once")
+            raise ReportError("clients: expected every id only once")
         if not len(self.client) == len(self.start) == len(self.stop) == len(self.count):
             raise ReportError("client, start, stop and count must have the same length")
         if np.ndim(self.noise_sd) and np.shape(self.noise_sd) != self.count.shape:
@@ -78,7 +77,7 @@ class ParticipationReport:
         yield exact & (self.count > self.stop - self.start), "more participations than rounds"
 
     def describe_row(self, row: int) -> str:
-        """The row as a reader would name it, for messages."""
+        """The row in words, for messages."""
         index = int(self.client[row])
         name = self.clients[index] if 0 <= index < len(self.clients) else index
         return f"client {name}, rounds {self.start[row]}..{self.stop[row] - 1}, count {self.count[row]:g}"
@@ -112,7 +111,7 @@ class ParticipationReport:
         stated = bool((self.sd > 0).any())
         with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow((*HEADER, ERROR) if stated else HEADER)
+            writer.writerow((*COUNTS_HEADER, SD_COLUMN) if stated else COUNTS_HEADER)
             for client, start, stop, count, sd in zip(
                 self.client, self.start, self.stop, self.count, self.sd, strict=True
             ):
@@ -121,29 +120,29 @@ class ParticipationReport:
 
     @classmethod
     def read_csv(cls, path: Path, *, noise_sd: float = 0.0, rounds: int | None = None) -> ParticipationReport:
-        """The table of a file as `write_csv` leaves it; a wrong line is named by its number.
+        """Read a file that `write_csv` has written. Errors name the number of the wrong line.
 
-        `noise_sd` is for files that do not state an error themselves. If it is known how many `rounds` there
-        were, a window that ends later is wrong.
+        `noise_sd` applies to files that do not state an error themselves. If the number of `rounds` is given,
+        a window that ends later is an error.
         """
         with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a byte order mark
             reader = csv.reader(file)
             header = tuple(map(str.strip, next(reader, ())))
-            if header not in (HEADER, (*HEADER, ERROR)):
+            if header not in (COUNTS_HEADER, (*COUNTS_HEADER, SD_COLUMN)):
                 raise ReportError(
-                    f"{path}, line 1: expected the header {','.join(HEADER)}[,{ERROR}] but got "
+                    f"{path}, line 1: expected the header {','.join(COUNTS_HEADER)}[,{SD_COLUMN}] but got "
                     f"{','.join(header):.60}"
                 )
-            # Blanks around an id would make one client two.
+            # Without this, blanks around an id would turn one client into two.
             numbered = [(reader.line_num, list(map(str.strip, fields))) for fields in reader if fields]
         lines = [_parse(fields, header, where=f"{path}, line {number}") for number, fields in numbered]
         rows = [line[:4] for line in lines]
-        # Only ids that a number gives back as they are: 007 and 7 are two clients.
+        # Ids become numbers only if that keeps them distinct: 007 and 7 are two clients.
         if all(str(client).isdecimal() and str(int(client)) == client for client, *_ in rows):
             rows = [(int(client), start, stop, count) for client, start, stop, count in rows]
         sd = np.array([line[4] for line in lines], dtype=np.float64)
         try:
-            report = cls.from_rows(rows, noise_sd=noise_sd if header == HEADER else sd)
+            report = cls.from_rows(rows, noise_sd=noise_sd if header == COUNTS_HEADER else sd)
             if rounds is not None and (report.stop > rounds).any():
                 row = int(np.argmax(report.stop > rounds))
                 raise ReportError(f"{report.describe_row(row)}: there are only {rounds} rounds of sums", row)
@@ -154,7 +153,7 @@ class ParticipationReport:
 
 
 def _ids(clients: Iterable[int | str]) -> NDArray[np.generic]:
-    """Ids as an array that gives each back as it is: NumPy would round whole numbers that are too large."""
+    """Ids as an array without loss; NumPy would round integers beyond 64 bits."""
     ids = list(clients)
     numbers = all(isinstance(client, int) and abs(client) < 2**63 for client in ids)
     return np.array(ids if numbers else [str(client) for client in ids])
@@ -170,7 +169,7 @@ def _parse(
             raise ValueError("a client without an id")
         client, start, stop, count, sd = (*fields, "0")[:5]
         if max(abs(int(start)), abs(int(stop))) > 2**53:
-            raise ValueError("nobody runs so many rounds")
+            raise ValueError("a round number above 2**53")
         return client, int(start), int(stop), float(count) if count else None, float(sd)
     except ValueError as error:
         raise ReportError(f"{where}: expected {','.join(header)} but got {','.join(fields)}") from error

@@ -1,4 +1,4 @@
-"""The analytics section of a scenario: what is collected from devices, and what of it is published."""
+"""The analytics section of a scenario: how counts are collected from devices and published."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Rate = Annotated[float, Field(ge=0, le=1)]
 
 
 class AnalyticsSettings(Settings):
-    """About every `window` rounds the operator asks each device how often it took part.
+    """The operator asks each device about every `window` rounds how often it took part.
 
-    The answers go through the policies of `release`, the first one first, and are published.
+    The answers pass through the policies of `release` in order, and are then published.
     """
 
     window: PositiveInt = 10
@@ -30,7 +30,7 @@ class AnalyticsSettings(Settings):
     missing: Rate = 0.0
     """The chance that an answer is lost on the way: its window has no count."""
     release: Annotated[tuple[Release, ...], Field(strict=False)] = ()
-    """What happens to the counts before they are published; nothing, if empty."""
+    """The policies that change the counts before they are published."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -46,12 +46,12 @@ class AnalyticsSettings(Settings):
 
     @property
     def publishes_counts(self) -> bool:
-        """False if the settings rule out that any count is published."""
+        """Whether these settings can publish any count."""
         dropped = any(isinstance(policy, Drop) and policy.fraction == 1 for policy in self.release)
         return not isinstance(self.collection, Off) and self.missing < 1 and not dropped
 
     def questions(self, *, rounds: int, clients: int, seed: int) -> Questions:
-        """When which device is asked."""
+        """The plan that says when each device is asked."""
         return Questions.plan(
             self.collection,
             window=self.window,
@@ -65,9 +65,9 @@ class AnalyticsSettings(Settings):
     def publish(
         self, answers: ParticipationReport, seed: int
     ) -> tuple[ParticipationReport, tuple[Statement, ...]]:
-        """The counts as they are published, and what each policy states about itself."""
+        """The published counts, and the public statement of each policy."""
         statements = []
-        for place, policy in enumerate(self.release):
+        for position, policy in enumerate(self.release):
             statements.append(policy.statement(answers))
-            answers = policy.apply(answers, stream(seed, Stage.RELEASE, place))
+            answers = policy.apply(answers, stream(seed, Stage.RELEASE, position))
         return answers, tuple(statements)

@@ -1,4 +1,4 @@
-"""The tap: a strategy that notes what passes through the server anyway."""
+"""The tap: a strategy that records what the server receives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fedsim.server.wrapper import StrategyWrapper
 
 
 class ObservingStrategy(StrategyWrapper):
-    """Wraps the server's own strategy and writes down every sum that reaches it; changes nothing.
+    """Wraps the server's own strategy and records every aggregate that reaches it, unchanged.
 
-    It stands inside trusted aggregation, so there is one reply per round: a sum, its weight and the size
-    of its cohort.
+    It is inside trusted aggregation, so there is one reply per round: an aggregate, its weight and its cohort
+    size.
     """
 
     def __init__(self, inner: Strategy, transcript: TranscriptWriter) -> None:
@@ -26,7 +26,7 @@ class ObservingStrategy(StrategyWrapper):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Note the sum and pass it on."""
+        """Record the aggregate and pass it on."""
         (reply,) = replies
         metrics = reply.content.metric_records["metrics"]
         self._transcript.append(

@@ -1,7 +1,7 @@
-"""Release policies: what happens to counts between the devices' answers and their publication.
+"""Release policies, which change the counts between the devices' answers and their publication.
 
-Each is a settings object with an `apply` method; a scenario lists any number of them. To add one, write its
-class in a file of its own and add it to the union below.
+A policy is a settings object with an `apply` method, and a scenario lists any number of them. To add a
+policy, write its class in a new file and add it to the union below.
 """
 
 from typing import Annotated

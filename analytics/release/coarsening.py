@@ -10,9 +10,9 @@ from analytics.report import ParticipationReport
 
 
 class Coarsening(Policy):
-    """Of so many successive counts of a device one is published: their sum, or the last reading of a counter.
+    """Publishes one count for every `counts` of a device: their sum, or the last reading of a counter.
 
-    A sum with a missing count is missing.
+    A sum is missing if any of its counts is missing.
     """
 
     name: Literal["coarsening"] = "coarsening"
@@ -25,12 +25,14 @@ class Coarsening(Policy):
         client, start, stop = counts.client[order], counts.start[order], counts.stop[order]
         count, variance = counts.count[order], counts.sd[order] ** 2
         first = np.searchsorted(client, client)
-        place = np.arange(len(client)) - first
-        begins = np.flatnonzero(place % self.counts == 0)
+        position = np.arange(len(client)) - first
+        begins = np.flatnonzero(position % self.counts == 0)
         if not len(begins):
             return counts
         ends = np.append(begins[1:], len(client)) - 1
-        reading = start[begins] == start[ends]  # of a counter that only grows: the last one says it all
+        reading = (
+            start[begins] == start[ends]
+        )  # of a cumulative counter: the last one has all the information
         return ParticipationReport(
             clients=counts.clients,
             client=client[begins],

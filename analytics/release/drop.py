@@ -11,7 +11,7 @@ from analytics.report import ParticipationReport
 
 
 class Drop(Policy):
-    """A fraction of the counts, chosen at random, is not published."""
+    """Withholds a random fraction of the counts."""
 
     name: Literal["drop"] = "drop"
     fraction: Annotated[float, Field(ge=0, le=1)]

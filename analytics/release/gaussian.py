@@ -11,7 +11,7 @@ from analytics.report import ParticipationReport
 
 
 class Gaussian(Policy):
-    """Every count gets Gaussian noise of its own; no guarantee is stated."""
+    """Adds independent Gaussian noise to every count; states no privacy guarantee."""
 
     name: Literal["gaussian"] = "gaussian"
     sd: PositiveFloat

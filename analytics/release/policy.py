@@ -1,4 +1,4 @@
-"""What a release policy is: a change to the table of counts, and a public statement about it."""
+"""The base class of release policies: a change to the counts, and a public statement about it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from analytics.report import ParticipationReport
 from fedsim.core.settings import Settings
 
 Statement = dict[str, Any]
-"""A policy's name and parameters, and what it promises: public, so the attacker knows it too."""
+"""The name, parameters and guarantees of a policy. It is public, so the attacker knows it too."""
 
 
 class Policy(Settings):
-    """A step between the devices' answers and what is published.
+    """A step between the devices' answers and the published counts.
 
-    A policy says in the report itself what its counts are worth (`noise_sd`, NaN for no count): that is how
-    an attacker who knows the policy makes use of it. The same report and `rng` state give the same result.
+    A policy states the error of its counts in the report (`noise_sd`, and NaN for no count), so that an
+    attacker who knows the policy can use it. The same report and `rng` state give the same result.
     """
 
     name: str
     keeps_whole_counts: ClassVar[bool] = False
-    """Whether one participation still changes a count by one, and counts stay whole numbers."""
+    """Whether counts stay integers, and one participation still changes a count by one."""
     wants_whole_counts: ClassVar[bool] = False
+    """Whether every policy before this one must have `keeps_whole_counts`."""
 
     @abstractmethod
     def apply(self, counts: ParticipationReport, rng: np.random.Generator) -> ParticipationReport:
         """The counts after this step."""
 
     def statement(self, counts: ParticipationReport) -> Statement:
-        """The policy and its parameters; `counts` are those that it will be applied to."""
+        """The policy and its parameters; `counts` are the counts before this step."""
         return self.model_dump(mode="json")

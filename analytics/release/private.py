@@ -13,21 +13,20 @@ from analytics.report import ParticipationReport
 
 
 class Private(Policy):
-    """Every count gets whole-numbered noise that hides a change of the count by one, at a stated ε.
+    """Adds integer noise to every count, which hides a change of the count by one with a stated ε.
 
-    One participation changes each count that covers its round by one. The noise comes from OpenDP, and so
-    from the machine's own source of randomness: it cannot be foreseen, and is not the same when a run is
-    repeated.
+    One participation changes each count that covers its round by one. The noise comes from OpenDP, which uses
+    the system's source of randomness: it is unpredictable, and differs when a run is repeated.
     """
 
     name: Literal["private"] = "private"
     epsilon: Annotated[float, Field(ge=1e-6)]
-    """Of one count: the unit that is hidden is one participation."""
+    """ε of one count; the protected unit is one participation."""
     keeps_whole_counts: ClassVar[bool] = True
     wants_whole_counts: ClassVar[bool] = True
 
     def apply(self, counts: ParticipationReport, rng: np.random.Generator) -> ParticipationReport:
-        """The counts with noise; they may be negative, and exceed their window."""
+        """The counts with noise; they may be negative, or larger than their window."""
         known = ~np.isnan(counts.count)
         count = counts.count.copy()
         if known.any():
@@ -36,15 +35,15 @@ class Private(Policy):
 
     @property
     def noise_sd(self) -> float:
-        """Of the discrete Laplace distribution, which is a difference of two geometric ones."""
+        """Standard deviation of discrete Laplace noise, a difference of two geometric variables."""
         ratio = np.exp(-self.epsilon)
         return float(np.sqrt(2 * ratio) / (1 - ratio))
 
     def statement(self, counts: ParticipationReport) -> Statement:
-        """Also ε for one participation in all counts, and for all that a device did, by basic composition.
+        """Also ε of one participation over all counts, and ε of a whole device, by basic composition.
 
-        A participation is in every count that covers its round. All that a device did is every round of
-        every count: it could have taken part in all of them or in none.
+        A participation is in every count that covers its round. A device contributes to every round of every
+        count: it could have taken part in all of them or in none.
         """
         mechanism = self._mechanism()
         known = ~np.isnan(counts.count)
@@ -67,7 +66,7 @@ class Private(Policy):
         }
 
     def _mechanism(self) -> Any:
-        """ε-private for vectors of counts that differ by one in all (their L1 distance)."""
+        """The mechanism: ε-private for vectors of counts at L1 distance 1."""
         import opendp.prelude as dp
 
         dp.enable_features("contrib")

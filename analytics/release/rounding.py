@@ -12,16 +12,16 @@ from analytics.report import ParticipationReport
 
 
 class Rounding(Policy):
-    """Counts are rounded to the nearest multiple of a number, halves upwards.
+    """Rounds counts to the nearest multiple of a number, halves upwards.
 
-    The error is that of a count which is equally likely to end on any remainder.
+    The stated error assumes that all remainders are equally likely.
     """
 
     name: Literal["rounding"] = "rounding"
     multiple: Annotated[int, Field(ge=2)]
 
     def apply(self, counts: ParticipationReport, rng: np.random.Generator) -> ParticipationReport:
-        """The counts, rounded."""
+        """The rounded counts."""
         remainders = np.arange(self.multiple, dtype=np.float64)
         error = np.sqrt(((self._rounded(remainders) - remainders) ** 2).mean())
         return replace(counts, count=self._rounded(counts.count), noise_sd=np.hypot(counts.sd, error))

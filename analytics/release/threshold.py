@@ -11,16 +11,16 @@ from analytics.report import ParticipationReport
 
 
 class Threshold(Policy):
-    """Counts below a limit are not told apart: all that is published of them is that they are below.
+    """Publishes counts below a limit only as "below the limit".
 
-    In the table that is the middle of 0..limit−1, with the error of a number that can be any of them.
+    In the table such a count is the mean of 0..limit−1, with the error of a uniform number in that range.
     """
 
     name: Literal["threshold"] = "threshold"
     limit: Annotated[int, Field(ge=2)]
 
     def apply(self, counts: ParticipationReport, rng: np.random.Generator) -> ParticipationReport:
-        """The counts with the small ones blurred into one another."""
+        """The counts with all small ones replaced by the same number."""
         small = counts.count < self.limit
         error = np.sqrt((self.limit**2 - 1) / 12)
         return replace(

@@ -1,1 +1,1 @@
-"""Sets of columns: enumerate them, take them apart, and say whose they are."""
+"""Sets of columns: enumerate them, take them apart, and attribute them to clients."""

@@ -1,15 +1,14 @@
-"""Binary columns among the whole-numbered ones of a space: lattice reduction.
+"""Binary columns of an exact space by lattice reduction.
 
-The clients' columns are vectors of whole numbers in the column space of the sums, and all such vectors are
-their whole-numbered combinations: a lattice. Less their means, the columns of independent clients are nearly
-orthogonal and equally long, so it is nearly a rotated Zⁿ, in which the columns are the shortest vectors by a
-factor of about √(clients / 17). Reducing a basis of the lattice (LLL, then BKZ with growing blocks) finds
-them.
+The integer vectors in the column space of the aggregates form a lattice, which the clients' columns generate.
+After subtraction of their means, the columns of independent clients are nearly orthogonal and equally long:
+the lattice is nearly a rotated Zⁿ, and the columns are its shortest vectors by a factor of about
+√(clients / 17). Reducing a basis of the lattice (LLL, then BKZ with growing blocks) finds them.
 
-How often clients take part hardly matters here, while a search by reflections is lost at high rates. But the
-blocks, and with them the exponent of the time, have to grow with the number of clients: about a third of it.
-This is the attack of Nguyen and Stern (1999) on hidden subset sums, on real sums instead of modular ones. It
-lives on exact arithmetic: noise is beyond it.
+The participation rate hardly matters here, while reflections fail at high rates. But the block size, which is
+the exponent of the time, must grow with the number of clients: about a third of it. This is the attack of
+Nguyen and Stern (1999) on hidden subset sums, for real instead of modular sums. It needs exact arithmetic and
+does not tolerate noise.
 """
 
 from __future__ import annotations
@@ -25,27 +24,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDS_PER_CLIENT = 1.5
-"""Rounds in which whole numbers are asked for at first, drawn at random; the space gives the others."""
+"""Random rounds, per client, in which entries must be integers; the space determines the other rounds."""
 SPARE_BITS = 10
-"""Bits by which a column that is not whole has to look longer than it must, for reduction is not perfect."""
+"""Extra bits of penalty for vectors outside the space, because reduction is not perfect."""
 BLOCKS = (2, 20, 30, 35, 40, 44, 48, 52, 56, 60)
-"""Block sizes in turn; the time grows about fivefold for every five, beyond thirty."""
+"""Block sizes in turn; beyond 30 the time grows about fivefold for every five."""
 TOURS = 4
-PRUNED = 36
-"""From this size on, blocks are reduced by smaller ones first and searched along their likely half."""
-ORDERS = 20
-"""Random orders in which columns that are not binary are brought nearer, to see if they become so."""
-WHOLE = 0.2
-"""How far from whole numbers the entries in other rounds may be."""
+"""Most BKZ tours for each block size."""
+PRUNED_BLOCK = 36
+"""Block size from which blocks are preprocessed with smaller ones, and enumerated with linear pruning."""
+RANDOM_ORDERS = 20
+"""Random orders of the known columns in which the others are reduced against them."""
+INTEGER_TOLERANCE = 0.2
+"""Largest distance from an integer of the entries in the other rounds."""
 
 
 def available() -> bool:
-    """Whether fpylll is installed, which reduces lattices."""
+    """Whether fpylll, the library for lattice reduction, is installed."""
     return find_spec("fpylll") is not None
 
 
 def _library() -> ModuleType:
-    """fpylll. Its import takes Ctrl-C over; a worker process that ignores it goes on doing so."""
+    """Import fpylll, which replaces the handler of Ctrl-C, and restore it in a worker that ignores Ctrl-C."""
     before = signal.getsignal(signal.SIGINT)
     import fpylll
     import fpylll.fplll.bkz_param
@@ -60,16 +60,17 @@ def binary_columns(
 ) -> Iterator[NDArray[np.uint8]]:
     """(n, rounds) independent binary columns in the space of an orthonormal `basis` (rounds, rank).
 
-    One set for every block size up to `max_block`, mostly a larger one each time; `rank` of them are all.
+    Yields one set for every block size up to `max_block`, mostly a larger one each time. A set of `rank`
+    columns is complete.
     """
-    lattice = whole_columns(basis, rng)
+    lattice = integer_columns(basis, rng)
     if not len(lattice):
         return
     fpylll = _library()
     BKZ = fpylll.BKZ
     fpylll.FPLLL.set_random_seed(int(rng.integers(1 << 31)))
     rounds, ones = len(basis), lattice.sum(axis=1, keepdims=True)
-    # Lengths are those of the columns less their means; the number of ones goes along, to undo that.
+    # Lengths are those of the centred columns. The number of ones is an extra entry, to undo the centring.
     rows = _matrix(np.hstack((rounds * lattice - ones, ones)))
     for block in BLOCKS:
         if block > max_block:
@@ -80,11 +81,11 @@ def binary_columns(
         yield completed((reduced[:, :-1] + reduced[:, -1:]) // rounds, rng)
 
 
-def whole_columns(basis: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """(rank, rounds) a basis of the lattice of whole-numbered columns; none if the space is known too poorly.
+def integer_columns(basis: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """(rank, rounds) a basis of the lattice of integer columns; empty if the space is not accurate enough.
 
-    Reduction of [K N | I], where N (some rounds, some − rank) spans what is orthogonal to the space in these
-    rounds: a whole-numbered x that is in the space costs ‖x‖ only, any other about K besides.
+    It is the reduction of [K N | I], where N (some, some − rank) spans the orthogonal complement of the space
+    in some rounds. An integer vector x in the space has length ‖x‖; any other is longer by about K.
     """
     rounds, rank = basis.shape
     some = min(rounds, int(np.ceil(ROUNDS_PER_CLIENT * rank)))
@@ -98,22 +99,23 @@ def whole_columns(basis: NDArray[np.float64], rng: np.random.Generator) -> NDArr
     x = _array(rows)[:, -some:]
     inside = x[np.argsort(np.linalg.norm(x @ outside, axis=1), kind="stable")[:rank]]
     everywhere = inside @ (basis @ np.linalg.pinv(basis[chosen])).T
-    whole = np.rint(everywhere)
-    exact = np.abs(everywhere - whole).max() < WHOLE and np.array_equal(whole[:, chosen], inside)
-    return whole.astype(np.int64) if exact else np.zeros((0, rounds), dtype=np.int64)
+    integers = np.rint(everywhere)
+    near = np.abs(everywhere - integers).max() < INTEGER_TOLERANCE
+    exact = near and np.array_equal(integers[:, chosen], inside)
+    return integers.astype(np.int64) if exact else np.zeros((0, rounds), dtype=np.int64)
 
 
 def completed(columns: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """(n, rounds) the binary ones among `columns`, and others that become binary with some of those added.
+    """(n, rounds) the binary ones among `columns`, and others that become binary when these are added.
 
-    Reduced rows are short beside what the rows before them leave of them, and the last of a lattice may have
-    many others added to them. Each is brought near zero (its mean aside) along the known columns in random
-    orders, and from there near ½ in all rounds, where binary columns are nearest.
+    The last rows of a reduced basis may contain many others. Each row that is not binary is reduced against
+    the known columns in random orders (its mean aside), and then moved towards ½ in all rounds: among all
+    integer columns, binary ones are nearest to ½.
     """
     columns = columns * np.where(columns.sum(axis=1, keepdims=True) < 0, -1, 1)
     binary = ((columns == 0) | (columns == 1)).all(axis=1)
     known, others = columns[binary], list(columns[~binary])
-    for _ in range(ORDERS if len(known) else 0):
+    for _ in range(RANDOM_ORDERS if len(known) else 0):
         left = []
         for other, near in zip(others, _nearest_plane(others, rng.permutation(known)), strict=True):
             forms = [_nearest_to_half(form, known) for form in (near, -near)]
@@ -125,7 +127,7 @@ def completed(columns: NDArray[np.int64], rng: np.random.Generator) -> NDArray[n
 
 
 def _nearest_plane(columns: list[NDArray[np.int64]], known: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each of the columns less whole multiples of the known ones, the last one first (Babai)."""
+    """Each column less integer multiples of the known ones, the last one first (Babai's nearest plane)."""
     X, K = np.array(columns, dtype=np.float64).reshape(-1, known.shape[1]), known.astype(np.float64)
     Q, R = np.linalg.qr((K - K.mean(axis=1, keepdims=True)).T)
     inside = (X - X.mean(axis=1, keepdims=True)) @ Q
@@ -137,7 +139,7 @@ def _nearest_plane(columns: list[NDArray[np.int64]], known: NDArray[np.int64]) -
 
 
 def _nearest_to_half(column: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A column with one known column after the other added or subtracted, the best one first."""
+    """A column plus or minus known columns, the best one first, while that brings it nearer to ½."""
     size = known.sum(axis=1)
     while True:
         slope = known @ (2 * column - 1)
@@ -150,10 +152,10 @@ def _nearest_to_half(column: NDArray[np.int64], known: NDArray[np.int64]) -> NDA
 
 def _strategies(block: int) -> list[Any]:
     Pruning, Strategy = _library().Pruning, _library().fplll.bkz_param.Strategy
-    plain = [Strategy(size) for size in range(min(block + 1, PRUNED))]
+    plain = [Strategy(size) for size in range(min(block + 1, PRUNED_BLOCK))]
     return plain + [
         Strategy(size, [20] if size < 42 else [20, 30], [Pruning.LinearPruningParams(size, size // 2)])
-        for size in range(PRUNED, block + 1)
+        for size in range(PRUNED_BLOCK, block + 1)
     ]
 
 

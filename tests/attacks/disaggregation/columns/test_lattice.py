@@ -8,7 +8,7 @@ import pytest
 
 from analytics.report import windowed_counts
 from attacks.disaggregation import DisaggregationProblem, disaggregate
-from attacks.disaggregation.columns.lattice import binary_columns, completed, whole_columns
+from attacks.disaggregation.columns.lattice import binary_columns, completed, integer_columns
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import Auto, Blind, Projection
 
@@ -59,9 +59,9 @@ def test_what_projections_miss_is_found_without_counts_and_named_by_them():
     assert columns(recovery.participation) == columns(P)
 
 
-def test_whole_columns_are_a_basis_of_the_lattice():
+def test_integer_columns_are_a_basis_of_the_lattice():
     P, _ = planted(3, clients=20, rounds=60, rate=0.4)
-    whole = whole_columns(np.linalg.qr(P.astype(float))[0], np.random.default_rng(0))
+    whole = integer_columns(np.linalg.qr(P.astype(float))[0], np.random.default_rng(0))
     times = np.linalg.lstsq(P.astype(float), whole.T.astype(float), rcond=None)[0]
     assert np.allclose(times, np.rint(times), atol=1e-6)
     assert np.isclose(abs(np.linalg.det(times)), 1)
@@ -77,7 +77,7 @@ def test_binary_columns_lie_in_the_space():
 
 def test_a_space_without_whole_numbers_gives_no_columns():
     basis = np.linalg.qr(np.random.default_rng(5).standard_normal((40, 20)))[0]
-    assert not len(whole_columns(basis, np.random.default_rng(0)))
+    assert not len(integer_columns(basis, np.random.default_rng(0)))
     assert not list(binary_columns(basis, max_block=20, rng=np.random.default_rng(0)))
 
 
