@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedsim.tasks.images.pixels import MID_GREY
+from fedsim.core.compilation import compiled
+from fedsim.tasks.images import pixels
 from fedsim.tasks.task import StackedTask
 
-_GREY, _ONE = np.float32(MID_GREY), np.float32(1)
+_GREY, _ONE = np.float32(pixels.MID_GREY), np.float32(1)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class StackedImages(StackedTask):
         return outputs.softmax(2).sub_(targets).div_(outputs.shape[1])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(pixels, nogil=True)
 def scale_rows(images: NDArray[np.uint8], rows: NDArray[np.int64], out: NDArray[np.float32]) -> None:
     """`out` (rows, inputs): the chosen rows of `images` (n, inputs), scaled as `scaled_` does.
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from fedsim.core.compilation import compiled
+from fedsim.training.stacked import vectors
 from fedsim.training.stacked.vectors import (
     OUTPUT_LANES,
     SPAN_FLOATS,
@@ -36,9 +37,9 @@ from fedsim.training.stacked.vectors import (
 
 # Sums may be taken in any order. NaN stays NaN, so that a training that diverges shows.
 _LIBERTIES = {"contract", "reassoc"}
-_compiled = numba.njit(fastmath=_LIBERTIES, error_model="numpy", nogil=True, cache=True)
+_compiled = compiled(vectors, fastmath=_LIBERTIES, error_model="numpy", nogil=True)
 # Inlined into another loop: a call would count references to every array that it passes.
-_inlined = numba.njit(inline="always", fastmath=_LIBERTIES, error_model="numpy", nogil=True, cache=True)
+_inlined = compiled(vectors, inline="always", fastmath=_LIBERTIES, error_model="numpy", nogil=True)
 
 
 class Kernels(NamedTuple):
