@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,7 @@ class LazyArray(Array):
     # Flower writes the name of the class before the bytes, and finds the class by that name.
     __qualname__ = "Array"
 
-    def __init__(self, vector: NDArray[np.float32]) -> None:
+    def __init__(self, vector: NDArray[Any]) -> None:
         self.dtype, self.shape, self.stype = str(vector.dtype), vector.shape, SType.NUMPY
         self._vector = vector.view()
         self._vector.flags.writeable = False
@@ -94,7 +95,7 @@ class LazyArray(Array):
         """The bytes that an ordinary array holds from the beginning."""
         return Array(self._vector).data
 
-    def numpy(self) -> NDArray[np.float32]:
+    def numpy(self) -> NDArray[Any]:
         """The vector, read-only."""
         return self._vector
 

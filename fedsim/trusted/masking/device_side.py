@@ -1,34 +1,52 @@
-"""The device's part of masked aggregation, from its first key to the shares that unmask a sum.
+"""The device's part of masked aggregation, from its round keys to the shares that unmask a sum.
 
-Devices of a cohort know each other by their seats, 0..n-1. What a device must remember until the round is
-over lives in its Flower context. It trusts the server with nothing: an order that would let the server
-unmask a single update is a `ProtocolError`.
+A device trusts the server with nothing but enrolment. It goes through the steps of a round once and in order:
+keys, shares, the masked vector, a signature under the list of devices that delivered, and shares for
+unmasking. It checks every order against its own settings, and refuses with a named error (`errors`). The
+state of a round lives in its Flower context; secrets leave it as soon as they have done their work.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TypeVar
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable, Mod
-from flwr.common.secure_aggregation.crypto.shamir import create_shares
-from flwr.common.secure_aggregation.crypto.symmetric_encryption import decrypt, encrypt, generate_shared_key
-from flwr.common.secure_aggregation.secaggplus_utils import (
-    share_keys_plaintext_concat,
-    share_keys_plaintext_separate,
-)
-from flwr.supercore.primitives.asymmetric import bytes_to_public_key, generate_key_pairs, public_key_to_bytes
+from flwr.clientapp.typing import ClientAppCallable
 
-from fedsim.flower import WEIGHT, client_number, record_vector, round_number
+from fedsim.flower import WEIGHT, LazyArray, client_number, record_vector, round_number
+from fedsim.trusted.masking.enrolment import Identity
+from fedsim.trusted.masking.errors import (
+    CohortTooSmallError,
+    ContradictionError,
+    OutOfTurnError,
+    TruncatedError,
+)
 from fedsim.trusted.masking.fixed_point import OutOfRangeError, Words
-from fedsim.trusted.masking.masks import SEED_BYTES, grown, key_from_secret, pair_mask, secret_of_key
+from fedsim.trusted.masking.keys import Binding, commitment, mask_key_pair, own_mask_key
+from fedsim.trusted.masking.letters import LETTER_BYTES, Shares
+from fedsim.trusted.masking.masks import add_masks
+from fedsim.trusted.masking.neighbours import Neighbourhood
+from fedsim.trusted.masking.packing import (
+    packed_seats,
+    rows,
+    unpacked_seats,
+    unpacked_set,
+)
+from fedsim.trusted.masking.roster import Entry, Roster
+from fedsim.trusted.masking.secret_sharing import SECRET_BYTES, SHARE_BYTES, split
 from fedsim.trusted.masking.settings import Masked
+from fedsim.trusted.masking.signatures import SIGNATURE_BYTES, delivered_statement, keys_statement, verify
 from fedsim.trusted.replies import UNSENDABLE
 
-KEYS, SHARES, UNMASK = "masking_keys", "masking_shares", "masking_unmask"
-"""The queries, in the order of the protocol; training comes before the last."""
+KEYS, SHARES, CONFIRM, UNMASK = "masking_keys", "masking_shares", "masking_confirm", "masking_unmask"
+"""The queries of a round, in their order; training comes after the second."""
 
 MASKING = "masking"
 """Name of the record that carries the protocol, in messages and in a device's context."""
@@ -36,139 +54,242 @@ MASKING = "masking"
 MASKED_VECTOR = "masked"
 """Key of the array that a masked reply carries."""
 
-
-class ProtocolError(RuntimeError):
-    """The server asked for something that an honest server has no use for."""
+T = TypeVar("T")
 
 
-def answer_masking_queries(app: ClientApp) -> None:
-    """Teach an app the three queries of the protocol."""
-    for name, answer in ((KEYS, _new_keys), (SHARES, _share_secrets), (UNMASK, _help_unmask)):
-        app.query(name)(answer)
+class Step(IntEnum):
+    """The last thing that a device did in a round."""
+
+    GAVE_KEYS = 1
+    GAVE_SHARES = 2
+    SENT = 3
+    SIGNED = 4
+    DONE = 5
 
 
-def masking_mod(settings: Masked) -> Mod:
-    """A client mod that replaces the update and the weight of a reply by one masked vector."""
+@dataclass(frozen=True)
+class MaskingDevice:
+    """Answers the server by its own settings."""
 
-    def mask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    settings: Masked
+
+    def answer_queries(self, app: ClientApp) -> None:
+        """Teach an app the queries of a round."""
+        app.query(KEYS)(self._new_keys)
+        app.query(SHARES)(self._share_secrets)
+        app.query(CONFIRM)(self._confirm)
+        app.query(UNMASK)(self._help_unmask)
+
+    def masking_mod(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        """A client mod that replaces the update and the weight of a reply by one masked vector."""
         reply = call_next(message, context)
         if message.metadata.message_type != "train" or reply.has_error():
             return reply
         weight = int(reply.content.metric_records["metrics"][WEIGHT])  # type: ignore[arg-type]
         try:
-            words = settings.fixed_point.encode(record_vector(reply), weight)
+            words = self.settings.fixed_point.encode(record_vector(reply), weight)
         except OutOfRangeError as error:
             who = f"client {client_number(context)}, round {round_number(message) - 1}"
             return Message(Error(UNSENDABLE, f"federation.aggregation: {who}: {error}"), reply_to=message)
-        arrays = ArrayRecord({MASKED_VECTOR: Array(_masked(words, message, context))})
+        self._mask(words, message, context)
+        arrays = ArrayRecord()
+        arrays[MASKED_VECTOR] = LazyArray(words)
         return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
-    return mask
+    def _new_keys(self, message: Message, context: Context) -> Message:
+        """Fresh keys, once per round: one pair to agree on masks, one to seal letters with."""
+        identity, server_round = Identity.recall(context), round_number(message)
+        last = int(_kept(context).get("round", 0))
+        if server_round <= last:
+            raise OutOfTurnError(f"keys for round {server_round}, after those for round {last}")
+        seed, talk_key = os.urandom(SECRET_BYTES), X25519PrivateKey.generate()
+        mask_public = mask_key_pair(seed).public_key().public_bytes_raw()
+        talk_public = talk_key.public_key().public_bytes_raw()
+        signature = identity.key.sign(keys_statement(server_round, identity.client, mask_public, talk_public))
+        entry = Entry(identity.client, mask_public, talk_public, signature)
+        _keep(
+            context,
+            {
+                "round": server_round,
+                "step": int(Step.GAVE_KEYS),
+                "entry": entry.packed,
+                "mask-seed": seed,
+                "talk-key": talk_key.private_bytes_raw(),
+            },
+        )
+        return _answer(message, {"entry": entry.packed})
+
+    def _share_secrets(self, message: Message, context: Context) -> Message:
+        """Draw the neighbours and the seed of the own mask; give each neighbour its shares in a letter."""
+        state, identity = _recall(message, context, Step.GAVE_KEYS), Identity.recall(context)
+        roster = Roster(_field(_order(message), "roster"))
+        seat, binding = roster.seat_of(identity.client), Binding(state["round"], roster.digest)
+        if roster[seat].packed != state["entry"]:
+            raise ContradictionError(f"the keys at seat {seat} are not those of the device that sits there")
+        if len(roster) < self.settings.needed(len(roster)):
+            raise CohortTooSmallError(f"a cohort of {len(roster)} devices hides too little")
+        shape = self.settings.neighbourhood(len(roster))
+        neighbours = _drawn([other for other in range(len(roster)) if other != seat], shape.size)
+        own_seed, points = os.urandom(SECRET_BYTES), [other + 1 for other in neighbours]
+        own_shares = split(own_seed, points, shape.needed)
+        key_shares = split(state["mask-seed"], points, shape.needed)
+        talk_key = X25519PrivateKey.from_private_bytes(state["talk-key"])
+        letters = []
+        for other, *pair in zip(neighbours, own_shares, key_shares, strict=True):
+            entry = roster[other]
+            entry.verify(state["round"], identity.registry.public_key(entry.client))
+            key = binding.letter_key(talk_key, entry.talk_public, seat, other)
+            letters.append(Shares(*pair).sealed(key))
+        own = {"roster": roster.packed, "own-seed": own_seed, "neighbours": packed_seats(neighbours)}
+        _keep(context, {**state, **own, "step": int(Step.GAVE_SHARES)})
+        return _answer(
+            message,
+            {
+                "neighbours": packed_seats(neighbours),
+                "letters": b"".join(letters),
+                "commitment": commitment(own_seed),
+            },
+        )
+
+    def _mask(self, words: Words, message: Message, context: Context) -> None:
+        """Add the own mask, and one for each neighbour and for each device that drew this one."""
+        state, order = _recall(message, context, Step.GAVE_SHARES), _order(message)
+        place = self._place(state, context)
+        joined = unpacked_set(_field(order, "joined"), len(place.roster))
+        senders = unpacked_seats(_field(order, "senders"), len(place.roster))
+        letters = rows(_field(order, "letters"), LETTER_BYTES, len(senders))
+        neighbours = unpacked_seats(state["neighbours"], len(place.roster))
+        if place.seat not in joined or not joined.issuperset(senders) or place.seat in senders:
+            raise ContradictionError("the devices that joined are this one and all who sent it letters")
+        if len(joined) < place.delivering or len(joined.intersection(neighbours)) < place.shape.needed:
+            raise CohortTooSmallError(f"masks of {len(joined)} devices hide too little")
+        talk_key = X25519PrivateKey.from_private_bytes(state["talk-key"])
+        mask_key = mask_key_pair(state["mask-seed"])
+        letter_from = dict(zip(senders, letters, strict=True))
+        held: dict[int, Shares] = {}
+        keys: dict[bool, list[bytes]] = {True: [own_mask_key(state["own-seed"])], False: []}
+        for other in joined.intersection(neighbours).union(senders):
+            entry = place.roster[other]
+            if other in letter_from:
+                key = place.binding.letter_key(talk_key, entry.talk_public, other, place.seat)
+                held[other] = Shares.opened(key, letter_from[other], other)
+            pair = place.binding.pair_mask_key(mask_key, entry.mask_public, (place.seat, other))
+            keys[place.seat < other].append(pair)
+        add_masks(words, plus=keys[True], minus=keys[False])
+        # Secrets have done their work: others hold shares of them.
+        _keep(
+            context,
+            {
+                "round": state["round"],
+                "step": int(Step.SENT),
+                "roster": state["roster"],
+                "joined": order["joined"],
+                "senders": order["senders"],
+                "held": b"".join(held[sender].packed for sender in senders),
+            },
+        )
+
+    def _confirm(self, message: Message, context: Context) -> Message:
+        """Sign the list of devices that delivered, once; the signatures show that all were told the same."""
+        state, packed = _recall(message, context, Step.SENT), _field(_order(message), "delivered")
+        place, identity = self._place(state, context), Identity.recall(context)
+        delivered = unpacked_set(packed, len(place.roster))
+        if place.seat not in delivered:
+            raise ContradictionError("this device delivered, and is said to have dropped out")
+        if not delivered <= unpacked_set(state["joined"], len(place.roster)):
+            raise ContradictionError("a device that never joined is said to have delivered")
+        if len(delivered) < place.delivering:
+            raise CohortTooSmallError(f"a sum of {len(delivered)} updates hides too little")
+        _keep(context, {**state, "step": int(Step.SIGNED), "delivered": packed})
+        statement = delivered_statement(place.binding, state["joined"], packed)
+        return _answer(message, {"signature": identity.key.sign(statement)})
+
+    def _help_unmask(self, message: Message, context: Context) -> Message:
+        """One share for each device whose letter this one holds: of the own mask, or of the mask key.
+
+        Devices that delivered lose their own mask, devices that dropped out their mask key: never both.
+        """
+        state, order = _recall(message, context, Step.SIGNED), _order(message)
+        place, identity = self._place(state, context), Identity.recall(context)
+        delivered = unpacked_set(state["delivered"], len(place.roster))
+        signers = unpacked_seats(_field(order, "signers"), len(place.roster))
+        signatures = rows(_field(order, "signatures"), SIGNATURE_BYTES, len(signers))
+        if not delivered.issuperset(signers):
+            raise ContradictionError("a device that did not deliver is said to have signed")
+        if len(signers) < place.delivering:
+            raise CohortTooSmallError(f"{len(signers)} devices confirm the list, expected {place.delivering}")
+        statement = delivered_statement(place.binding, state["joined"], state["delivered"])
+        signed = list(zip(signers, signatures, strict=True))
+        for signer, signature in _drawn(signed, min(place.shape.checked, len(signed))):
+            client = place.roster[signer].client
+            whose = f"the devices that delivered, in the words of client {client},"
+            verify(identity.registry.public_key(client), signature, statement, whose)
+        senders = unpacked_seats(state["senders"], len(place.roster))
+        held = map(Shares.parse, rows(state["held"], 2 * SHARE_BYTES, len(senders)))
+        shares = b"".join(
+            each.own_mask if sender in delivered else each.mask_key
+            for sender, each in zip(senders, held, strict=True)
+        )
+        _keep(context, {"round": state["round"], "step": int(Step.DONE)})
+        return _answer(message, {"shares": shares})
+
+    def _place(self, state: Mapping[str, Any], context: Context) -> _Place:
+        roster = Roster(state["roster"])
+        return _Place(
+            roster,
+            roster.seat_of(client_number(context)),
+            Binding(state["round"], roster.digest),
+            self.settings.needed(len(roster)),
+            self.settings.neighbourhood(len(roster)),
+        )
 
 
-def _new_keys(message: Message, context: Context) -> Message:
-    """Fresh keys for every round: one pair to agree on masks, one to talk to the others in private."""
-    (mask_key, mask_public), (talk_key, talk_public) = generate_key_pairs(), generate_key_pairs()
-    public = {
-        "mask-public": public_key_to_bytes(mask_public),
-        "talk-public": public_key_to_bytes(talk_public),
-    }
-    secret = {"mask-key": secret_of_key(mask_key), "talk-key": secret_of_key(talk_key)}
-    _remember(context, {"round": round_number(message), **public, **secret})
-    return _answer(message, public)
+@dataclass(frozen=True)
+class _Place:
+    """Where a device sits in the cohort of a round, and how many of that cohort have to deliver."""
+
+    roster: Roster
+    seat: int
+    binding: Binding
+    delivering: int
+    shape: Neighbourhood
 
 
-def _share_secrets(message: Message, context: Context) -> Message:
-    """Draw the seed of the own mask; give everybody an encrypted share of it and of the key for masks."""
-    state, order = _recall(message, context), _order(message)
-    seat, talk_publics = order["seat"], order["talk-publics"]
-    seats, threshold = len(talk_publics), order["threshold"]
-    if "seed" in state:
-        raise ProtocolError("shares of this round have been given out already")
-    if order["mask-publics"][seat] != state["mask-public"] or talk_publics[seat] != state["talk-public"]:
-        raise ProtocolError(f"the keys at seat {seat} are not the ones of the device that sits there")
-    if len({*order["mask-publics"], *talk_publics}) != 2 * seats:
-        raise ProtocolError("two devices have the same key")
-    if not seats / 2 < threshold <= seats:
-        raise ProtocolError(f"a threshold of {threshold} for {seats} devices protects nobody")
-    seed = os.urandom(SEED_BYTES)
-    seed_shares = create_shares(seed, threshold, seats)
-    key_shares = create_shares(state["mask-key"], threshold, seats)
-    talk_key = key_from_secret(state["talk-key"])
-    ciphers, sealed = [b""] * seats, [b""] * seats
-    for other, public in enumerate(talk_publics):
-        if other != seat:
-            ciphers[other] = generate_shared_key(talk_key, bytes_to_public_key(public))
-            letter = share_keys_plaintext_concat(seat, other, seed_shares[other], key_shares[other])
-            sealed[other] = encrypt(ciphers[other], letter)
-    own = {"seed": seed, "seed-shares": [seed_shares[seat]], "key-shares": [key_shares[seat]]}
-    _remember(context, {**state, **order, **own, "ciphers": ciphers, "holders": [seat]})
-    return _answer(message, {"sealed": sealed})
+def _drawn(among: list[T], size: int) -> list[T]:
+    """So many of them, drawn with the operating system's randomness; all of them in their order."""
+    return among if size == len(among) else random.SystemRandom().sample(among, size)
 
 
-def _masked(words: Words, message: Message, context: Context) -> Words:
-    """Add the own mask and one for everybody who sent a share: only those can help to take theirs off."""
-    state, order = _recall(message, context), _order(message)
-    if "sent" in state:
-        raise ProtocolError("this round's vector has been sent already")
-    if len({*order["senders"], state["seat"]}) != len(order["senders"]) + 1:
-        raise ProtocolError("every other device sends one share")
-    seat, mask_key = state["seat"], key_from_secret(state["mask-key"])
-    holders, seed_shares, key_shares = ([*state[key]] for key in ("holders", "seed-shares", "key-shares"))
-    total = words + grown(state["seed"], words)
-    for sender, sealed in zip(order["senders"], order["sealed"], strict=True):
-        letter = decrypt(state["ciphers"][sender], sealed)
-        source, destination, seed_share, key_share = share_keys_plaintext_separate(letter)
-        if (source, destination) != (sender, seat):
-            raise ProtocolError(f"a share from seat {source} to {destination} was passed off as another's")
-        holders.append(sender)
-        seed_shares.append(seed_share)
-        key_shares.append(key_share)
-        total += pair_mask(mask_key, seat, state["mask-publics"][sender], sender, words)
-    if len(holders) < state["threshold"]:
-        raise ProtocolError(f"masks of {len(holders)} devices hide too little")
-    shares = {"holders": holders, "seed-shares": seed_shares, "key-shares": key_shares}
-    _remember(context, {**state, **shares, "sent": True})
-    return total
+def _order(message: Message) -> Mapping[str, Any]:
+    return message.content.get(MASKING, {})
 
 
-def _help_unmask(message: Message, context: Context) -> Message:
-    """Shares of the seeds of those who delivered, or of the keys of those who did not: never of both."""
-    state, order = _recall(message, context), _order(message)
-    if "sent" not in state:
-        raise ProtocolError("there is nothing to unmask yet")
-    delivered, dropped = order["delivered"], order["dropped"]
-    if sorted([*delivered, *dropped]) != sorted(state["holders"]):
-        raise ProtocolError("every device of the round has either delivered or dropped out")
-    if len(delivered) < state["threshold"]:
-        raise ProtocolError(f"a sum of {len(delivered)} devices is below the threshold")
-    # Forgetting comes first: a second, different list for the same round gets no answer.
-    _remember(context, {"round": state["round"]})
-    seed_share_of = dict(zip(state["holders"], state["seed-shares"], strict=True))
-    key_share_of = dict(zip(state["holders"], state["key-shares"], strict=True))
-    return _answer(
-        message,
-        {
-            "seed-shares": [seed_share_of[seat] for seat in delivered],
-            "key-shares": [key_share_of[seat] for seat in dropped],
-        },
-    )
-
-
-def _order(message: Message) -> dict[str, Any]:
-    return dict(message.content.config_records[MASKING])
+def _field(order: Mapping[str, Any], key: str) -> bytes:
+    value = order.get(key)
+    if not isinstance(value, bytes):
+        raise TruncatedError(f"a message lacks {key!r}")
+    return value
 
 
 def _answer(message: Message, content: dict[str, Any]) -> Message:
     return Message(RecordDict({MASKING: ConfigRecord(content)}), reply_to=message)
 
 
-def _remember(context: Context, state: dict[str, Any]) -> None:
+def _keep(context: Context, state: dict[str, Any]) -> None:
     context.state[MASKING] = ConfigRecord(state)
 
 
-def _recall(message: Message, context: Context) -> dict[str, Any]:
-    state = dict(context.state.config_records.get(MASKING, ConfigRecord()))
-    if state.get("round") != round_number(message) or "mask-key" not in state:
-        raise ProtocolError(f"no keys for round {round_number(message)}")
+def _kept(context: Context) -> dict[str, Any]:
+    return dict(context.state[MASKING]) if MASKING in context.state else {}
+
+
+def _recall(message: Message, context: Context, after: Step) -> dict[str, Any]:
+    """The state of the round, which has to be right after this step."""
+    state = _kept(context)
+    if state.get("round") != round_number(message) or state["step"] != after:
+        last = Step(state["step"]).name.lower().replace("_", " ") if state else "nothing"
+        raise OutOfTurnError(
+            f"a message for round {round_number(message)}, step {after + 1}; "
+            f"the last step was {last} in round {state.get('round', 0)}"
+        )
     return state

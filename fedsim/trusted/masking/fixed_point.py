@@ -1,7 +1,7 @@
 """Updates as whole numbers modulo a power of two, in which masks cancel exactly.
 
-Flower's own `quantize` draws its rounding from the global generator and clips what is too large without
-a word. Here rounding is to the nearest step, and what does not fit raises.
+Flower's own `quantize` draws its rounding from the global generator, and clips large entries without a word.
+Here rounding is to the nearest step, and an entry that does not fit raises.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,7 +28,7 @@ class OutOfRangeError(ValueError):
 class FixedPoint:
     """Numbers from -largest_entry to largest_entry on 2^bits equal steps, modulo 2^modulus_bits.
 
-    A sum of as many numbers as `most_summands` says cannot wrap around, whatever they are.
+    A sum of up to `most_summands` numbers cannot wrap around, whatever they are.
     """
 
     largest_entry: float
@@ -36,7 +37,11 @@ class FixedPoint:
 
     @property
     def step(self) -> float:
-        """The distance of neighbouring numbers; an encoded entry is off by at most half of it."""
+        """The distance of neighbouring numbers.
+
+        An encoded entry is off by at most half of it. The one exception is an entry of ±largest_entry
+        itself: in single precision it can lie a rounding beyond the last step, and is moved to that step.
+        """
         return self.largest_entry / self._most
 
     @property
@@ -46,21 +51,20 @@ class FixedPoint:
 
     def encode(self, update: NDArray[np.float32], weight: int) -> Words:
         """(dim + 1,) words: the entries of an update (dim,), and last its weight, which is kept as it is."""
-        # Asked this way round, a NaN is outside too.
-        if not (np.abs(update) <= self.largest_entry).all():
+        words: Words = np.empty(len(update) + 1, dtype=np.uint32 if self.modulus_bits == 32 else np.uint64)
+        if not _rounded(update, np.float32(self.largest_entry), self.step, self._most, words):
             worst = np.abs(update).max()
             raise OutOfRangeError(
                 f"an entry of {worst:g} lies outside ±largest_entry = ±{self.largest_entry:g}"
             )
         if not 0 <= weight <= self._most_weight:
             raise OutOfRangeError(f"a weight of {weight} lies outside 0..{self._most_weight} (see bits)")
-        steps = np.rint(update.astype(np.float64) / self.step)
-        signed = np.append(steps, weight).astype(np.int64)
-        return signed.astype(np.uint32 if self.modulus_bits == 32 else np.uint64)
+        words[-1] = weight
+        return words
 
     def decode(self, words: Words) -> tuple[NDArray[np.float32], int]:
         """The sum of updates (dim,) and of weights that a sum of encoded ones stands for."""
-        signed = words.view(np.int32 if self.modulus_bits == 32 else np.int64).astype(np.int64)
+        signed: NDArray[np.signedinteger[Any]] = words.view(np.int32 if self.modulus_bits == 32 else np.int64)
         return (signed[:-1] * self.step).astype(np.float32), int(signed[-1])
 
     @property
@@ -70,3 +74,14 @@ class FixedPoint:
     @property
     def _most_weight(self) -> int:
         return max(self._most, _WEIGHT_AT_LEAST)
+
+
+@numba.njit(nogil=True, cache=True)
+def _rounded(update: NDArray[np.float32], limit: np.float32, step: float, most: int, words: Words) -> bool:
+    """Write the entries as multiples of `step`, from -most to most; False if one lies beyond the limit."""
+    for i in range(len(update)):
+        # Asked this way round, a NaN is outside too.
+        if not abs(update[i]) <= limit:
+            return False
+        words[i] = np.int64(min(max(np.rint(np.float64(update[i]) / step), -most), most))
+    return True

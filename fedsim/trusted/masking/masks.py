@@ -1,53 +1,43 @@
-"""Masks: long vectors of uniform words, grown from short secrets.
+"""Masks: long vectors of uniform words, grown from short keys.
 
-Flower's own generator folds a seed to 32 bits, and a server could try all of them. The key stream of a
-block cipher keeps the strength of the secret, is uniform over all words, and is faster.
+A mask is the key stream of AES-128 in counter mode, which stands for the PRG of Bonawitz et al. (CCS 2017,
+section 3.3). Flower's own generator folds a seed to 32 bits, and a server could try all of them. The key
+stream keeps the 128 bits of the key, is uniform over all words, and the processor computes it faster than
+NumPy draws random numbers.
 """
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Sequence
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
-from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 
 from fedsim.trusted.masking.fixed_point import Words
 
-SEED_BYTES = 31
-"""A seed fills two of Shamir's blocks of 16 bytes with one byte of padding; one more byte, and sharing and
-combining, the dearest part of a round, would cost half as much again."""
+MASK_KEY_BYTES = 16
+"""Length of the key that a mask grows from: 128 bits, the strength of X25519."""
 
-_CURVE = ec.SECP384R1()
-"""The curve of Flower's `generate_key_pairs`."""
-_SCALAR_BYTES = 48
+_BLOCK_BYTES = 16
+_STRETCH_WORDS = 32_768
+"""Words that are masked at a time, so that they stay in the cache while one mask after the other is added."""
 
 
-def grown(seed: bytes, like: Words) -> Words:
-    """The mask that belongs to a secret, as many uniform words as `like` has.
+def add_masks(words: Words, plus: Sequence[bytes], minus: Sequence[bytes] = ()) -> None:
+    """Add the masks of the keys `plus` to words (dim,), in their place, and take those of `minus` away.
 
-    A secret serves for one mask only, so the counter may start from zero.
+    A key serves for one mask only, so the counter may start from zero.
     """
-    key = hashlib.sha256(seed).digest()
-    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(like.nbytes))
-    return np.frombuffer(stream, dtype=like.dtype)
-
-
-def pair_mask(
-    own_key: ec.EllipticCurvePrivateKey, own_seat: int, their_key: bytes, their_seat: int, like: Words
-) -> Words:
-    """What the device at `own_seat` adds for the one at `their_seat`; the two of them add up to zero."""
-    mask = grown(generate_shared_key(own_key, bytes_to_public_key(their_key)), like)
-    return mask if own_seat < their_seat else np.negative(mask)
-
-
-def secret_of_key(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """The bare number behind a private key: a sixth of its usual text, and so of the work to share it."""
-    return key.private_numbers().private_value.to_bytes(_SCALAR_BYTES, "big")
-
-
-def key_from_secret(secret: bytes) -> ec.EllipticCurvePrivateKey:
-    """The private key that belongs to the number."""
-    return ec.derive_private_key(int.from_bytes(secret, "big"), _CURVE)
+    streams = [
+        (Cipher(algorithms.AES(key), modes.CTR(bytes(_BLOCK_BYTES))).encryptor(), combine)
+        for keys, combine in ((plus, np.add), (minus, np.subtract))
+        for key in keys
+    ]
+    stretch_bytes = _STRETCH_WORDS * words.itemsize
+    zeros, grown = memoryview(bytes(stretch_bytes)), bytearray(stretch_bytes + _BLOCK_BYTES)
+    for begin in range(0, len(words), _STRETCH_WORDS):
+        part = words[begin : begin + _STRETCH_WORDS]
+        mask: Words = np.frombuffer(grown, dtype=words.dtype, count=len(part))
+        for stream, combine in streams:
+            stream.update_into(zeros[: part.nbytes], grown)
+            combine(part, mask, out=part)

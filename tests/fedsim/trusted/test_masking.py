@@ -2,25 +2,18 @@
 
 import numpy as np
 import pytest
-from cryptography.fernet import InvalidToken
-from flwr.app import ConfigRecord, Message, RecordDict
 from scipy import stats
 
 from fedsim.core.errors import UserError
 from fedsim.trusted.failures import Failure
 from fedsim.trusted.masking import Masked
-from fedsim.trusted.masking.device_side import ProtocolError
 from fedsim.trusted.masking.fixed_point import FixedPoint, OutOfRangeError
 from scenarios.run.scenario import load_scenario
 from scenarios.run.world import World
 from tests.helpers.fleet import Fleet
+from tests.helpers.lying_server import drawn_updates
 
 DIM = 20_000
-
-
-def drawn_updates(clients, dim=DIM):
-    rng = np.random.default_rng(5)
-    return [rng.normal(scale=0.02, size=dim).astype(np.float32) for _ in range(clients)]
 
 
 def exact_sum(updates, clients):
@@ -37,33 +30,47 @@ def assert_sum_of(fleet, summed, clients, settings):
     assert summed.members == tuple(nodes[k] for k in clients)
 
 
-@pytest.mark.parametrize("clients", [1, 2, 5])
+@pytest.mark.parametrize("clients", [3, 5, 8])
 @pytest.mark.parametrize(
     "settings",
     [Masked(), Masked(bits=8, largest_entry=0.2), Masked(bits=48, modulus_bits=64)],
     ids=["24 of 32 bits", "8 of 32 bits", "48 of 64 bits"],
 )
 def test_the_masked_sum_is_the_ideal_one(clients, settings):
-    fleet = Fleet(drawn_updates(clients), settings)
+    fleet = Fleet(drawn_updates(clients, DIM), settings)
     summed, _ = fleet.sum()
     assert_sum_of(fleet, summed, range(clients), settings)
 
 
 def test_the_sum_does_not_depend_on_the_keys():
-    fleet = Fleet(drawn_updates(4), Masked())
+    fleet = Fleet(drawn_updates(4, DIM), Masked())
     (first, sent), (second, sent_again) = fleet.sum(1), fleet.sum(2)
     assert first.total.tobytes() == second.total.tobytes()
     assert (masked_vector(sent[0]) != masked_vector(sent_again[0])).mean() > 0.99
 
 
 @pytest.mark.parametrize("failure", list(Failure))
-@pytest.mark.parametrize("gone", [[0], [5], [1, 4], [0, 3, 8]], ids=str)
-def test_up_to_a_third_may_drop_out(failure, gone):
+@pytest.mark.parametrize(("clients", "gone"), [(10, [0]), (10, [9]), (10, [1, 4]), (10, [0, 3, 8])], ids=str)
+def test_up_to_a_third_may_drop_out(failure, clients, gone):
     """Absent before the keys, or gone after the masks were agreed, with or without an update in hand."""
     settings = Masked()
-    fleet = Fleet(drawn_updates(9, 500), settings, plan={(k, 0): failure for k in gone})
+    fleet = Fleet(drawn_updates(clients, 500), settings, plan={(k, 0): failure for k in gone})
     summed, _ = fleet.sum()
-    assert_sum_of(fleet, summed, [k for k in range(9) if k not in gone], settings)
+    assert_sum_of(fleet, summed, [k for k in range(clients) if k not in gone], settings)
+
+
+@pytest.mark.parametrize("clients", [31, 81, 82, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_third_of_a_large_cohort_may_drop_out_in_all_ways_at_once(clients):
+    """Below 82 everybody is everybody's neighbour, above that devices draw their neighbours."""
+    settings = Masked()
+    rng = np.random.default_rng(clients)
+    gone = rng.permutation(clients)[: clients - settings.needed(clients)].tolist()
+    kinds = list(Failure)
+    plan = {(k, 0): kinds[place % len(kinds)] for place, k in enumerate(gone)}
+    fleet = Fleet(drawn_updates(clients, 50), settings, plan=plan)
+    summed, _ = fleet.sum()
+    assert_sum_of(fleet, summed, [k for k in range(clients) if k not in gone], settings)
+    assert len(gone) >= 0.32 * clients
 
 
 @pytest.mark.parametrize("failure", list(Failure))
@@ -78,7 +85,7 @@ def test_below_the_threshold_the_round_is_void_and_the_next_one_is_not(failure):
     assert_sum_of(fleet, summed, range(6), settings)
 
 
-def test_who_vanishes_before_the_unmasking_is_still_in_the_sum():
+def test_a_device_that_vanishes_before_the_confirmation_is_still_in_the_sum():
     settings = Masked()
     fleet = Fleet(drawn_updates(5, 500), settings)
     summing = fleet.summation.open_round(fleet.invitation())
@@ -87,13 +94,33 @@ def test_who_vanishes_before_the_unmasking_is_still_in_the_sum():
     assert_sum_of(fleet, summing.close(replies), range(5), settings)
 
 
-def test_too_few_left_for_the_unmasking_is_a_void_round():
+class Vanishing:
+    """Makes devices absent once the server sends a certain query."""
+
+    def __init__(self, fleet, query, gone):
+        self.fleet, self.query, self.gone, self.send = fleet, query, gone, fleet.grid.send_and_receive
+
+    def send_and_receive(self, messages):
+        messages = list(messages)
+        if messages and messages[0].metadata.message_type == f"query.masking_{self.query}":
+            self.fleet.plan.update({(k, 0): Failure.ABSENT for k in self.gone})
+        return self.send(messages)
+
+
+@pytest.mark.parametrize("query", ["shares", "confirm", "unmask"])
+@pytest.mark.parametrize("gone", [[3], [0, 1]], ids=str)
+def test_devices_may_vanish_before_any_query(query, gone, monkeypatch):
+    """One of five may go, and is in the sum if it has delivered before; with two gone the round is void."""
     settings = Masked()
     fleet = Fleet(drawn_updates(5, 500), settings)
-    summing = fleet.summation.open_round(fleet.invitation())
-    replies = fleet.grid.send_and_receive(summing.messages)
-    fleet.plan.update({(k, 0): Failure.ABSENT for k in (0, 1, 2)})
-    assert np.isnan(summing.close(replies).weight)
+    monkeypatch.setattr(fleet.grid, "send_and_receive", Vanishing(fleet, query, gone).send_and_receive)
+    summed, _ = fleet.sum()
+    if len(gone) > 1:
+        assert np.isnan(summed.weight)
+        assert summed.members == ()
+    else:
+        there = [0, 1, 2, 4] if query == "shares" else range(5)
+        assert_sum_of(fleet, summed, there, settings)
 
 
 def masked_vector(reply):
@@ -101,7 +128,7 @@ def masked_vector(reply):
 
 
 def test_what_one_device_sends_is_noise():
-    updates = drawn_updates(3)
+    updates = drawn_updates(3, DIM)
     fleet = Fleet(updates, Masked())
     _, replies = fleet.sum()
     for client, reply in enumerate(replies):
@@ -119,7 +146,7 @@ def test_what_one_device_sends_is_noise():
 
 
 def test_without_masks_the_same_measures_find_the_update():
-    plain = drawn_updates(1)[0]
+    plain = drawn_updates(1, DIM)[0]
     uniform = Masked().fixed_point.encode(plain, 1)[:-1] / 2.0**32
     assert abs(np.corrcoef(uniform, plain)[0, 1]) > 0.5
     assert stats.kstest(uniform, "uniform").pvalue < 1e-5
@@ -146,6 +173,28 @@ def test_a_scenario_whose_sums_could_wrap_around_is_refused_before_anything_is_w
         World.prepare(load_scenario(scenario_file, overrides))
 
 
+@pytest.mark.parametrize("largest_entry", [0.1, 0.2, 0.3, 0.7, 1.0, 3.3])
+@pytest.mark.parametrize(("bits", "modulus_bits"), [(24, 32), (25, 32), (31, 32), (40, 64), (53, 64)])
+def test_no_sum_wraps_around_wherever_the_limit_is_rounded_to(largest_entry, bits, modulus_bits):
+    """In single precision the limit itself can lie above the limit: 0.1 becomes 0.100000001."""
+    point = FixedPoint(largest_entry, bits, modulus_bits)
+    n = min(point.most_summands, 1000)
+    update = np.array([largest_entry, -largest_entry], dtype=np.float32)
+    words = point.encode(update, 3)
+    total, weight = point.decode(words * words.dtype.type(n))
+    np.testing.assert_allclose(total, n * update, rtol=1e-6)
+    assert weight == 3 * n
+
+
+@pytest.mark.parametrize(("bits", "modulus_bits"), [(8, 32), (24, 32), (48, 64)])
+def test_rounding_is_to_the_nearest_step_and_to_the_even_one_of_two(bits, modulus_bits):
+    point = FixedPoint(0.5, bits, modulus_bits)
+    update = np.random.default_rng(0).uniform(-0.5, 0.5, 10_000).astype(np.float32)
+    update[:3] = np.array([0.5, 1.5, -2.5]) * point.step
+    steps = np.rint(update.astype(np.float64) / point.step).astype(np.int64)
+    np.testing.assert_array_equal(point.encode(update, 7)[:-1], steps.astype(f"uint{modulus_bits}"))
+
+
 @pytest.mark.parametrize("bits", [4, 8, 24, 31])
 def test_the_extremes_of_the_range_survive_the_largest_sum(bits):
     point = FixedPoint(0.5, bits, 32)
@@ -159,87 +208,7 @@ def test_the_extremes_of_the_range_survive_the_largest_sum(bits):
         point.encode(update, 2**31)
 
 
-def ask(fleet, client, query, order, server_round=1):
-    config = ConfigRecord({"server-round": server_round})
-    content = RecordDict({"config": config, "masking": ConfigRecord(order)})
-    node = list(fleet.grid.get_node_ids())[client]
-    (reply,) = fleet.grid.send_and_receive([Message(content, node, f"query.masking_{query}")])
-    return reply.content["masking"]
-
-
-@pytest.fixture
-def trained():
-    """Four devices that have sent their masked vectors, before any unmasking."""
-    fleet = Fleet(drawn_updates(4, 50), Masked())
-    summing = fleet.summation.open_round(fleet.invitation())
-    fleet.grid.send_and_receive(summing.messages)
-    return fleet
-
-
-@pytest.mark.parametrize(
-    ("delivered", "dropped", "why"),
-    [
-        ([0], [1, 2, 3], "below the threshold"),
-        ([0, 1, 2, 3], [1], "either delivered or dropped out"),
-        ([0, 1, 2], [], "either delivered or dropped out"),
-    ],
-)
-def test_a_device_does_not_help_to_unmask_a_single_update(trained, delivered, dropped, why):
-    with pytest.raises(ProtocolError, match=why):
-        ask(trained, 0, "unmask", {"delivered": delivered, "dropped": dropped})
-
-
-def test_a_device_helps_once_and_for_its_own_round(trained):
-    with pytest.raises(ProtocolError, match="no keys for round 2"):
-        ask(trained, 0, "unmask", {"delivered": [0, 1, 2, 3], "dropped": []}, server_round=2)
-    ask(trained, 0, "unmask", {"delivered": [0, 1, 2, 3], "dropped": []})
-    with pytest.raises(ProtocolError, match="no keys for round 1"):
-        ask(trained, 0, "unmask", {"delivered": [1, 2, 3], "dropped": [0]})
-
-
-@pytest.fixture
-def agreed():
-    """Four devices that have shared their secrets, and the calls for training that follow."""
-    fleet = Fleet(drawn_updates(4, 50), Masked())
-    return fleet, fleet.summation.open_round(fleet.invitation()).messages
-
-
-def test_a_device_masks_one_vector_per_round(agreed):
-    fleet, calls = agreed
-    with pytest.raises(ProtocolError, match="nothing to unmask yet"):
-        ask(fleet, 0, "unmask", {"delivered": [0, 1, 2, 3], "dropped": []})
-    fleet.grid.send_and_receive(calls[:1])
-    with pytest.raises(ProtocolError, match="sent already"):
-        fleet.grid.send_and_receive(calls[:1])
-
-
-@pytest.mark.parametrize(
-    ("tamper", "why"),
-    [
-        (lambda order: {key: order[key][:1] for key in order}, "hide too little"),
-        (lambda order: {key: order[key] + order[key][:1] for key in order}, "sends one share"),
-        (lambda order: {**order, "senders": order["senders"][::-1]}, None),
-    ],
-    ids=["left out", "doubled", "swapped"],
-)
-def test_a_device_sees_through_shares_that_were_tampered_with(agreed, tamper, why):
-    fleet, calls = agreed
-    order = dict(calls[0].content["masking"])
-    calls[0].content["masking"] = ConfigRecord(tamper(order))
-    with pytest.raises(ProtocolError if why else InvalidToken, match=why):
-        fleet.grid.send_and_receive(calls[:1])
-
-
-def test_a_device_refuses_a_threshold_that_protects_nobody():
-    fleet = Fleet(drawn_updates(4, 50), Masked())
-    keys = [ask(fleet, k, "keys", {}) for k in range(4)]
-    roster = {
-        "seat": 0,
-        "mask-publics": [key["mask-public"] for key in keys],
-        "talk-publics": [key["talk-public"] for key in keys],
-    }
-    with pytest.raises(ProtocolError, match="protects nobody"):
-        ask(fleet, 0, "shares", {**roster, "threshold": 2})
-    with pytest.raises(ProtocolError, match="not the ones of the device"):
-        ask(fleet, 1, "shares", {**roster, "threshold": 3})
-    assert len(ask(fleet, 0, "shares", {**roster, "threshold": 3})["sealed"]) == 4
+def test_more_devices_than_the_bounds_hold_for_are_refused():
+    with pytest.raises(UserError, match="cohorts of 1001 devices, expected at most 1000"):
+        Masked(bits=20).check_cohort(1001)
+    Masked(bits=20).check_cohort(1000)
