@@ -102,12 +102,13 @@ def test_where_central_noise_goes_decides_who_is_kept_out(run):
 def test_costs_are_measured(run):
     directory, result = run(
         "federation.aggregation=masked",
+        "federation.participation={ name = 'cohort', size = 3 }",
         "analytics.release=[{ name = 'coarsening', counts = 2 }, { name = 'gaussian', sd = 2.0 }]",
     )
     truth, counts = Truth.load(directory.truth), ParticipationReport.read_csv(directory.counts)
     answers = ParticipationReport.read_csv(directory.answers)
     invited = truth.participation.sum() / 24
-    assert (result.messages.training, result.messages.masking) == pytest.approx((invited, 3 * invited))
+    assert (result.messages.training, result.messages.masking) == pytest.approx((invited, 4 * invited))
     assert result.messages.telemetry == 6 * 6 / 24
     assert len(answers.count) == 2 * len(counts.count)
     exact = np.add.reduceat(answers.count, np.arange(0, len(answers.count), 2))

@@ -30,7 +30,8 @@ from scenarios.run.world import World, _loaded
 ROUNDS = 12
 PLAIN = ("federation.rounds=12", "federation.clients=4")
 EVERYTHING = (
-    *PLAIN,
+    "federation.rounds=12",
+    "federation.clients=6",
     'federation.aggregation={ name = "masked", threshold = 0.9 }',
     "federation.server_model=updated",
     "federation.participation.rate=0.6",

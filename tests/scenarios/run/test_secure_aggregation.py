@@ -21,27 +21,37 @@ def run(file, out, *overrides):
     return directory, result
 
 
+# Masked sums of fewer than three updates are void.
+COHORTS = "federation.participation={ name = 'cohort', size = 3 }"
+
+
 @pytest.fixture
 def masked_run(scenario_file, tmp_path):
-    return run(scenario_file, tmp_path / "masked", "federation.aggregation=masked")
+    return run(scenario_file, tmp_path / "masked", "federation.aggregation=masked", COHORTS)
 
 
-def test_masks_change_nothing_but_the_last_digits(masked_run, finished_run):
+@pytest.fixture
+def ideal_run(scenario_file, tmp_path):
+    directory, _ = run(scenario_file, tmp_path / "ideal", COHORTS)
+    return directory
+
+
+def test_masks_change_nothing_but_the_last_digits(masked_run, ideal_run):
     directory, result = masked_run
-    ideal, masked = Transcript.load(finished_run.transcript), Transcript.load(directory.transcript)
+    ideal, masked = Transcript.load(ideal_run.transcript), Transcript.load(directory.transcript)
     slack = Masked().fixed_point.step / 2 * ideal.cohort_sizes[:, None] + 1e-6
     assert (np.abs(masked.aggregates - ideal.aggregates) <= slack).all()
     np.testing.assert_array_equal(masked.cohort_sizes, ideal.cohort_sizes)
     np.testing.assert_array_equal(masked.weights, ideal.weights)
-    assert directory.counts.read_bytes() == finished_run.counts.read_bytes()
+    assert directory.counts.read_bytes() == ideal_run.counts.read_bytes()
     for name in ("participation.npy", "updates.npy"):
-        assert (directory.truth / name).read_bytes() == (finished_run.truth / name).read_bytes()
+        assert (directory.truth / name).read_bytes() == (ideal_run.truth / name).read_bytes()
     assert result.simulation.void_rounds == 0
 
 
-def test_masks_do_not_stop_the_attack(masked_run, finished_run):
+def test_masks_do_not_stop_the_attack(masked_run, ideal_run):
     directory, result = masked_run
-    found, expected = Recovery.load(directory.recovery), Recovery.load(finished_run.recovery)
+    found, expected = Recovery.load(directory.recovery), Recovery.load(ideal_run.recovery)
     np.testing.assert_array_equal(found.participation, expected.participation)
     assert result.disaggregation.exact_fraction == 1
     assert result.disaggregation.update_cosine > 0.999
@@ -49,9 +59,18 @@ def test_masks_do_not_stop_the_attack(masked_run, finished_run):
 
 def test_random_keys_leave_no_trace(masked_run, scenario_file, tmp_path):
     directory, _ = masked_run
-    again, _ = run(scenario_file, tmp_path / "again", "federation.aggregation=masked")
+    again, _ = run(scenario_file, tmp_path / "again", "federation.aggregation=masked", COHORTS)
     for name in ("recovery.npz", "counts.csv", "transcript/aggregates.npy", "transcript/rounds.csv"):
         assert (again.path / name).read_bytes() == (directory.path / name).read_bytes(), name
+
+
+def test_sums_of_fewer_than_three_updates_are_void(scenario_file, tmp_path):
+    directory, result = run(scenario_file, tmp_path / "masked", "federation.aggregation=masked")
+    transcript, invited = Transcript.load(directory.transcript), World.prepare(load_scenario(scenario_file))
+    sizes = invited.schedule.sum(axis=1)
+    np.testing.assert_array_equal(transcript.void, (sizes == 1) | (sizes == 2))
+    np.testing.assert_array_equal(transcript.cohort_sizes, np.where(sizes < 3, 0, sizes))
+    assert result.simulation.void_rounds == transcript.void.sum() > 0
 
 
 def test_lost_updates_are_in_the_counts_and_not_in_the_sums(scenario_file, tmp_path):
