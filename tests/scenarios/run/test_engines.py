@@ -84,7 +84,7 @@ MASKED = 'federation.aggregation={ name = "masked", bits = 48, modulus_bits = 64
     ],
 )
 def test_every_engine_gives_the_transcript_of_the_inline_one(run, override, scenario_file, tmp_path):
-    """Few messages, because a SuperNode starts a process for each, and yet sums of several and two windows."""
+    """Few messages, because a SuperNode starts a process for each, yet sums of several and two windows."""
     # Masked sums hold three updates at the least.
     cohort = 3 if override == MASKED else 2
     scenario = load_scenario(
