@@ -1,7 +1,7 @@
 """The disaggregation problem: sums of updates, and what was published about who took part.
 
-A problem is checked where it is born. What is wrong with it is the caller's mistake and raises; what
-cannot be recovered from it is a result of the attack.
+A problem is checked when it is made. A contradiction is the caller's mistake and raises. A column that cannot
+be recovered is a result of the attack.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.space.mapped_memory import release_pages
 
 ROWS_PER_CHECK = 256
-"""Aggregates may be memory-mapped: finiteness is checked so many rounds at a time."""
+"""Rounds that are checked at a time, because aggregates may be memory-mapped."""
 
-LEAST, MOST = float(np.finfo(np.float32).smallest_subnormal), float(np.finfo(np.float32).max)
-"""Updates have single precision; and of what is within these bounds squares can be taken in double."""
+SMALLEST_FLOAT32 = float(np.finfo(np.float32).smallest_subnormal)
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+"""Bounds of the largest entry: updates have single precision, and squares must fit into double precision."""
 
 
 class ProblemError(ValueError):
@@ -32,7 +33,7 @@ class ProblemError(ValueError):
 
 
 class NotFiniteError(ProblemError):
-    """A sum that is infinite or no number; `row` is its round."""
+    """A sum that is infinite or not a number; `row` is its round."""
 
     def __init__(self, message: str, row: int) -> None:
         super().__init__(message)
@@ -43,13 +44,13 @@ class NotFiniteError(ProblemError):
 class DisaggregationProblem:
     """Find P (rounds × clients, 0/1) and G (clients × dim) with `aggregates` = P G + noise.
 
-    `aggregates` (rounds, dim) is any real array, memory-mapped or not, and is never copied whole.
-    `counts` says how often each client took part in its windows; without it (None) the columns of P
-    have no names. `num_clients` is how many clients the sums hold; None means the report's clients, or
-    without a report: to be read off the spectrum. It may exceed the report's clients (some never
-    answered and are not named), not fall below them. `cohort_sizes` (rounds,) is the number of clients
-    in each sum, if the server knows it. `layer_shapes` are the shapes of the model's tensors in the order
-    of the coordinates, output dimension first: under noise they make coordinates comparable.
+    `aggregates` (rounds, dim) is any real array, memory-mapped or not; it is never copied as a whole.
+    `counts` says how often each client took part in its windows; without counts (None) the columns of P have
+    no names. `num_clients` is the number of clients in the sums. None means the clients of the report, or
+    without a report the number that the spectrum suggests. It may exceed the report's clients (some never
+    answered and have no name), but not fall below them. `cohort_sizes` (rounds,) is the number of clients in
+    each sum, if the server knows it. `layer_shapes` are the shapes of the model's tensors in the order of the
+    coordinates, output dimension first; under noise they make coordinates comparable.
     """
 
     aggregates: NDArray[Any]
@@ -80,7 +81,7 @@ class DisaggregationProblem:
 
     @property
     def clients(self) -> NDArray[np.generic]:
-        """Ids of the clients that have a column, in order; positions where there is no report."""
+        """Ids of the clients that have a column, in order; positions if there is no report."""
         return np.arange(self.num_clients or 0) if self.counts is None else self.counts.clients
 
     @property
@@ -115,7 +116,7 @@ class DisaggregationProblem:
         if beyond.any():
             row = counts.describe_row(int(np.argmax(beyond)))
             raise ProblemError(f"counts: {row}: there are only {self.rounds} rounds of aggregates")
-        _ = self.windows  # derives disjoint windows, and so finds contradictions between counts
+        _ = self.windows  # makes windows disjoint, and so finds contradictions between counts
 
     def _check_layer_shapes(self, shapes: Sequence[tuple[int, ...]]) -> None:
         for shape in shapes:
@@ -168,8 +169,8 @@ def _check_aggregates(aggregates: NDArray[Any]) -> None:
             )
         largest = max(largest, float(size))
         release_pages(aggregates)
-    if largest and not LEAST <= largest <= MOST:
+    if largest and not SMALLEST_FLOAT32 <= largest <= LARGEST_FLOAT32:
         raise ProblemError(
             f"aggregates: the largest entry is {largest:.3g}, expected one that fits into 32 bits "
-            f"({LEAST:.1g} to {MOST:.1g}): scale the sums"
+            f"({SMALLEST_FLOAT32:.1g} to {LARGEST_FLOAT32:.1g}): scale the sums"
         )

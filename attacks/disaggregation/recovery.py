@@ -1,4 +1,4 @@
-"""What an attack on the sums achieved, per client, with how sure it is."""
+"""The result of an attack on the sums: per client a column, an update, and the confidence in them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from fedsim.core.files import reading, write_npz
 
 UNKNOWN = np.uint8(255)
-"""Stands in a participation column about which the solver has nothing to say at all."""
+"""Entry of a participation column for which the solver has no guess."""
 
 
 class Outcome(StrEnum):
-    """How sure the recovery is of one client's column."""
+    """How certain one client's column is."""
 
     PROVED = "proved"
     """No other column meets the constraints."""
     CONSISTENT = "consistent"
-    """Meets every constraint; that it is the only one was not proved."""
+    """Meets every constraint; there may be other such columns."""
     LIKELY = "likely"
     """The best column found under noise; `confidence` is its estimated probability of being right."""
     UNRESOLVED = "unresolved"
-    """No column to stand by; `reason` says why. The entries are a guess, or UNKNOWN."""
+    """Not recovered; `reason` says why. The entries are a guess, or UNKNOWN."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """Each client's own update, by least squares on the recovered participation.
 
-Clients without a column still took part, and what they added is not noise with mean zero: leaving them
-out would tilt everybody else's update towards theirs. Their counts tell how often they took part on
-average, so those averages enter the regression as nuisance columns, and what remains of them is spread
-around zero and shows in the standard errors.
+Clients without a column took part too. Their contribution is not noise with mean zero: leaving it out would
+bias everybody else's update. Their counts tell how often they took part on average. These averages enter the
+regression as nuisance columns. The remainder has mean zero and shows in the standard errors.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ SINGULAR = 1e-9
 """Relative eigenvalue of the normal equations below which a combination of clients is not determined."""
 
 MOST_SAMPLED = 1024
-"""Entries of an update, evenly spread, from which the standard errors are estimated."""
+"""Most entries of an update from which the standard errors are estimated, evenly spread."""
 ENTRIES_IN_MEMORY = 1 << 28
-"""Entries of all updates (1 GB in single precision) beyond which they are kept in a file."""
+"""Most entries of all updates in memory (1 GB in single precision); more are kept in a file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Updates:
-    """`values` (K, dim) float32, `error` (K,) root mean square over the entries of their standard errors.
+    """`values` (K, dim) float32; `error` (K,) is the root mean square of an update's standard errors.
 
-    Both are NaN for clients without a column. A client whose column depends on others' (clients that are
-    always together) has a value, the smallest that fits, and NaN for its error. Without a round to spare
-    all errors are NaN.
+    Both are NaN for clients without a column. If a client's column depends on others' (clients that are
+    always together), its value is the least-norm solution and its error is NaN. If there are not more rounds
+    than columns, all errors are NaN.
     """
 
     values: NDArray[np.float32]
@@ -48,8 +47,8 @@ def least_squares(
 ) -> Updates:
     """G of `aggregates` ≈ P G, for the `resolved` (K,) among the `columns` (rounds, K).
 
-    `averages` (K, rounds) are expected participations, used for the clients that are not resolved. A is
-    read once, in slices of its columns.
+    `averages` (K, rounds) are the expected participations, for the clients that are not resolved. The
+    aggregates are read once, in slices of their columns.
     """
     rounds, dim = aggregates.shape
     values = _room(len(resolved), dim)
@@ -58,7 +57,7 @@ def least_squares(
     if not resolved.any():
         return Updates(values, error)
     wanted = int(resolved.sum())
-    # Sums of products of 0 and 1 are exact in single precision, and half the work.
+    # Products of 0/1 matrices are exact in single precision, at half the cost.
     P = columns[:, resolved].astype(np.float32)
     X = np.concatenate((P, _nuisance(averages[~resolved], room=rounds - wanted)), axis=1)
     normal = _NormalEquations.of(X)
@@ -79,18 +78,18 @@ def least_squares(
 
 
 def _room(clients: int, dim: int) -> NDArray[np.float32]:
-    """(clients, dim) in memory or, where that would take too much of it, in a nameless file."""
+    """(clients, dim) in memory, or in an unnamed file if memory is too small."""
     if clients * dim <= ENTRIES_IN_MEMORY:
         return np.empty((clients, dim), dtype=np.float32)
     with tempfile.TemporaryFile(prefix="fedsim-updates-") as file:
-        # The mapping keeps the file, which has no name and goes with it.
+        # The mapping keeps the unnamed file alive, and the file disappears with it.
         return np.memmap(file, dtype=np.float32, mode="w+", shape=(clients, dim))
 
 
 def _nuisance(averages: NDArray[np.float64], *, room: int) -> NDArray[np.float32]:
     """(rounds, n) columns that span the expected participation of the clients without a column.
 
-    One column, their sum, if there are not enough rounds for more.
+    Only one column, their sum, if `room` (rounds to spare) is too small for more.
     """
     if not len(averages):
         return np.zeros((averages.shape[1], 0), dtype=np.float32)
@@ -107,9 +106,9 @@ def _nuisance(averages: NDArray[np.float64], *, room: int) -> NDArray[np.float32
 
 @dataclass(frozen=True, eq=False)
 class _NormalEquations:
-    """XᵀX: how to solve with it, its rank, and the diagonal of its inverse.
+    """XᵀX: a solver, its rank, and the diagonal of its inverse (`spread`).
 
-    Where the matrix is singular solutions are the smallest, and `spread` is NaN for what is not determined.
+    If the matrix is singular, solutions have least norm, and `spread` is NaN where a solution is not unique.
     """
 
     solve: Callable[[NDArray[Any]], NDArray[np.float64]]

@@ -1,6 +1,6 @@
-"""Who does work that falls into independent blocks: threads of this process, or a Ray cluster.
+"""Workers for independent blocks of work: threads of this process, or a Ray cluster.
 
-A block's result depends on the block alone, so nothing depends on the number of workers.
+The result of a block depends on the block alone, so nothing depends on the number of workers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _Result = TypeVar("_Result")
 
 
 class Threads(Settings):
-    """Threads of this process; they share its memory, and NumPy lets them run side by side.
+    """Threads of this process; NumPy lets them run in parallel.
 
-    `number` 0 means one for every core that this process may use.
+    `number` 0 means one thread per core that this process may use.
     """
 
     name: Literal["threads"] = "threads"
@@ -36,20 +36,20 @@ class Threads(Settings):
         """work(shared, block) for every block, in their order."""
         from threadpoolctl import threadpool_limits
 
-        if len(blocks) == 1:  # setting up would cost more than a small problem
+        if len(blocks) == 1:  # a pool would cost more than a small problem
             yield work(shared, blocks[0])
             return
         workers = self.number or len(os.sched_getaffinity(0))
-        # A thread of the linear algebra's own per core would fight with ours; one each also fixes the
-        # order of summation, and so the bytes.
+        # BLAS threads would compete with ours. One BLAS thread per block also fixes the order of summation,
+        # and so the bytes.
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
             yield from pool.map(lambda block: work(shared, block), blocks)
 
 
 class RayCluster(Settings):
-    """The tasks of a Ray cluster; what they share is put into its object store once.
+    """Tasks of a Ray cluster; shared data is put into its object store once.
 
-    `address` is the cluster's, or "local" for one that is started for this purpose.
+    `address` is the address of a cluster, or "local" to start one.
     """
 
     name: Literal["ray"] = "ray"
@@ -78,7 +78,7 @@ class RayCluster(Settings):
 
 
 def _alone(work: Callable[[_Shared, _Block], _Result], shared: _Shared, block: _Block) -> _Result:
-    """One block on one thread of linear algebra."""
+    """One block, with one BLAS thread."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="blas"):

@@ -1,12 +1,13 @@
-"""All columns that meet a client's constraints, where so few have its counts that one can look at them all.
+"""Enumeration of all columns that meet a client's constraints, for clients that seldom take part.
 
-A client that seldom takes part has few columns to its counts: with n ones in windows of ten rounds about
-10ⁿ. Its windows are dealt out to two halves, and the columns of either are listed. A column of both lies in
-the space if their parts outside it cancel: along one direction orthogonal to the space that is a search in
-sorted numbers, so that lists of h columns look at h² of them. What cancels there is tested in full.
+A client with n ones in windows of ten rounds has about 10ⁿ columns with its counts. Its windows are split
+into two halves (meet in the middle). For each half all columns are enumerated. A pair of half columns lies in
+the space if the parts outside the space cancel. Along one direction orthogonal to the space that is a search
+in sorted numbers, so that two lists of h half columns cover h² columns. Pairs that cancel there are tested in
+full.
 
-With hardly more rounds than clients several columns may meet all constraints, and none of them is more
-likely than another: given how often a client took part in a window, it did so in any of its rounds alike.
+With hardly more rounds than clients several columns may meet all constraints. They are equally likely: given
+its count in a window, a client is as likely to have taken part in any of the window's rounds.
 """
 
 from __future__ import annotations
@@ -20,29 +21,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.instance import Instance
-from attacks.disaggregation.proof.certificate import LEAST_ANGLE, SAFETY
+from attacks.disaggregation.proof.certificate import ANGLE_SAFETY, LEAST_ANGLE
 
 MOST_PER_HALF = 1 << 20
-MOST_LISTED = 1 << 12
-"""Columns in a list; of more the first are as good as any."""
-MOST_NEAR = 1 << 22
-"""Pairs that cancel along one direction and are tested along others; more are not worth it."""
+"""Columns of one half; a client with more is not enumerated."""
+MOST_ENUMERATED = 1 << 12
+"""Columns of one client; enumeration stops there."""
+MOST_PAIRS = 1 << 22
+"""Pairs that cancel along the first direction; a client with more is not enumerated."""
 DIRECTIONS = 3
+"""Directions along which pairs are tested before the full test."""
 
 
-class Listing:
-    """The columns in a space that have a client's exact counts.
+class Enumeration:
+    """The columns of the space that have a client's exact counts.
 
-    A column counts as inside within a hundred times the angle by which the space may be tilted, as for a
-    certificate: a list of one is a proof, provided that the space holds every client's column.
+    A column is inside the space up to the tolerance of a certificate (`ANGLE_SAFETY` times the angle). So if
+    there is only one, that is a proof, provided that the space holds every client's column.
     """
 
     def __init__(self, instance: Instance) -> None:
         self.windows, self.U = instance.windows, instance.subspace.basis
-        self.near = SAFETY * max(instance.subspace.angle, LEAST_ANGLE)
+        self.near = ANGLE_SAFETY * max(instance.subspace.angle, LEAST_ANGLE)
 
     def columns(self, client: int) -> NDArray[np.uint8] | None:
-        """(n, rounds) all of them, or MOST_LISTED; None if they are too many to look at, or lack counts."""
+        """(n, rounds) all of them, or MOST_ENUMERATED; None if there are too many, or counts are missing."""
         spans = self._spans(client)
         halves = None if spans is None else _halves(spans)
         if spans is None or halves is None:
@@ -58,15 +61,15 @@ class Listing:
             cancel = np.abs(left.sums(direction)[i] + right.sums(direction)[j]) <= reach
             i, j = i[cancel], j[cancel]
         listed = [np.zeros((0, len(self.U)), dtype=np.uint8)]
-        for start in range(0, len(i), MOST_LISTED):
-            block = slice(start, start + MOST_LISTED)
+        for start in range(0, len(i), MOST_ENUMERATED):
+            block = slice(start, start + MOST_ENUMERATED)
             listed.append(self._inside(np.hstack((left.ones(i[block]), right.ones(j[block]))), client, reach))
-            if sum(map(len, listed)) >= MOST_LISTED:
+            if sum(map(len, listed)) >= MOST_ENUMERATED:
                 break
-        return np.concatenate(listed)[:MOST_LISTED]
+        return np.concatenate(listed)[:MOST_ENUMERATED]
 
     def _inside(self, ones: NDArray[np.intp], client: int, reach: float) -> NDArray[np.uint8]:
-        """Those of the columns with `ones` (n, number) in these rounds that meet all constraints."""
+        """The columns with ones in the rounds `ones` (n, number) that meet all constraints."""
         columns = np.zeros((len(ones), len(self.U)), dtype=np.uint8)
         np.put_along_axis(columns, ones, 1, axis=1)
         outside = columns - (columns @ self.U) @ self.U.T
@@ -76,7 +79,7 @@ class Listing:
 
     @cached_property
     def _directions(self) -> NDArray[np.float64]:
-        """(n, rounds) of length 1, orthogonal to the space; any will do that are not special to it."""
+        """(n, rounds) random unit vectors that are orthogonal to the space."""
         Z = np.random.default_rng(0).standard_normal((len(self.U), DIRECTIONS))
         Z -= self.U @ (self.U.T @ Z)
         return np.ascontiguousarray((Z / np.linalg.norm(Z, axis=0)).T)
@@ -94,7 +97,7 @@ class Listing:
 
 @dataclass(frozen=True, eq=False)
 class _Span:
-    """A window: its rounds, and how many of them are ones."""
+    """A window: its rounds, and the number of ones among them."""
 
     rounds: NDArray[np.intp]
     count: int
@@ -111,7 +114,7 @@ class _Span:
 
 @dataclass(frozen=True, eq=False)
 class _Half:
-    """Some of the windows; its columns are numbered, the options of the last window changing first."""
+    """Some of the windows. Its columns are numbered like digits: the last window changes fastest."""
 
     spans: list[_Span]
 
@@ -127,14 +130,14 @@ class _Half:
         return sums
 
     def ones(self, chosen: NDArray[np.intp]) -> NDArray[np.intp]:
-        """(n, ones) the rounds of the ones of some columns."""
+        """(n, ones) the rounds in which the `chosen` columns have their ones."""
         places = np.unravel_index(chosen, [span.size for span in self.spans]) if self.spans else ()
         listed = [span.options[place] for span, place in zip(self.spans, places, strict=True)]
         return np.hstack([np.zeros((len(chosen), 0), dtype=np.intp), *listed])
 
 
 def _halves(spans: list[_Span]) -> tuple[_Half, _Half] | None:
-    """The windows in two parts with about as many columns each; None if these are too many."""
+    """The windows in two parts with about equally many columns; None if these are too many."""
     halves = _Half([]), _Half([])
     for span in sorted(spans, key=lambda span: -span.size):
         min(halves, key=lambda half: half.size).spans.append(span)
@@ -144,12 +147,12 @@ def _halves(spans: list[_Span]) -> tuple[_Half, _Half] | None:
 def _cancelling(
     a: NDArray[np.float64], b: NDArray[np.float64], reach: float
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
-    """Places of all numbers in a and b whose sum is within reach of zero; None if these are too many."""
+    """Positions in a and b of all pairs whose sum is within `reach` of zero; None if these are too many."""
     order_a, order_b = np.argsort(a), np.argsort(-b)
     wanted, offered = a[order_a], -b[order_b]
     first = np.searchsorted(offered, wanted - reach, side="left")
     number = np.searchsorted(offered, wanted + reach, side="right") - first
-    if number.sum() > MOST_NEAR:
+    if number.sum() > MOST_PAIRS:
         return None
     each = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
     return order_a.repeat(number), order_b[first.repeat(number) + each]

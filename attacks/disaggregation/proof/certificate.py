@@ -7,9 +7,9 @@ number y_w for every counted window such that w = v + y has the sign of 1 − 2p
 fixed. Then ⟨v, d⟩ = ⟨w, d⟩ = Σ |w_i| |d_i| ≥ min |w_i| · ‖d‖, while ⟨v, d⟩ = 0: so d = 0 (Farkas' lemma).
 If the space is only known up to an angle δ, ⟨v, d⟩ ≤ δ ‖v‖ ‖d‖, and the proof holds when min |w_i| > δ ‖v‖.
 
-Such a v exists exactly if p is the only solution of the *linear* relaxation, which includes every case in
-which the linear equations alone have full column rank. It is found for all clients at once, by an
-accelerated gradient method on how far the signs are wrong.
+Such a v exists exactly if p is the only solution of the *linear* relaxation. That includes every case in
+which the linear equations alone have full column rank. An accelerated gradient method looks for v, for all
+clients at once; it minimises the amount by which signs are wrong.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from attacks.disaggregation.space.affine import AffineSpace
 from attacks.disaggregation.space.subspace import row_blocks
 from attacks.disaggregation.workers import BlockWorkers
 
-SAFETY = 100.0
-"""The margin must exceed the angle's estimate by this factor."""
+ANGLE_SAFETY = 100.0
+"""The margin must exceed the estimated angle by this factor."""
 LEAST_ANGLE = 1e-9
-"""No space is trusted to be known better than this."""
+"""Least angle that is assumed, however precise the space seems."""
 LEAST_MARGIN = 1e-2
-"""The search aims at |w_i| ≥ 1. Much less than this may be rounding, whatever v's own size."""
-ITERATIONS = 200
-CHECK_EVERY = 5
-PATIENCE = 40
-"""Iterations without a new proof after which the rest is taken to have none."""
+"""Least |w_i| of a proof. The search aims at 1; much smaller values may be rounding errors."""
+PROOF_ITERATIONS = 200
+PROOF_CHECK_EVERY = 5
+PROOF_PATIENCE = 40
+"""Iterations without a new proof after which the search ends."""
 
 
 def unique(
@@ -47,7 +47,7 @@ def unique(
     """
     windows = instance.windows.of(clients)
     space = AffineSpace(windows, instance.subspace)
-    _ = space.B  # made once, before the blocks share it
+    _ = space.B  # computed once, before the threads share it
     blocks = [np.arange(len(columns))[block] for block in row_blocks(len(columns))]
     tasks = [(columns[block], windows.of(block)) for block in blocks]
     return np.concatenate([np.zeros(0, dtype=np.bool_), *workers.map(_search, space, tasks)])
@@ -60,12 +60,12 @@ def _search(space: AffineSpace, block: tuple[NDArray[np.uint8], Windows]) -> NDA
     active = np.arange(len(columns))
     w = np.zeros(columns.shape, dtype=np.float32)
     ahead, momentum, last_new = w, 1.0, 0
-    for iteration in range(1, ITERATIONS + 1):
+    for iteration in range(1, PROOF_ITERATIONS + 1):
         short = signs.shortfall(ahead, active)
         before, w = w, np.asarray(ahead + short - (short @ space.B) @ space.B.T, dtype=np.float32)
         momentum, last = (1 + np.sqrt(1 + 4 * momentum**2)) / 2, momentum
         ahead = w + np.float32((last - 1) / momentum) * (w - before)
-        if iteration % CHECK_EVERY:
+        if iteration % PROOF_CHECK_EVERY:
             continue
         right = signs.margin(w, active) > LEAST_MARGIN
         if right.any():
@@ -73,7 +73,7 @@ def _search(space: AffineSpace, block: tuple[NDArray[np.uint8], Windows]) -> NDA
             settled = proved[active]
             w, ahead, active = w[~settled], ahead[~settled], active[~settled]
             last_new = iteration if settled.any() else last_new
-        if not len(active) or iteration - last_new >= PATIENCE:
+        if not len(active) or iteration - last_new >= PROOF_PATIENCE:
             break
     return proved
 
@@ -81,17 +81,16 @@ def _search(space: AffineSpace, block: tuple[NDArray[np.uint8], Windows]) -> NDA
 def _holds(
     w: NDArray[np.float32], clients: NDArray[np.intp], signs: _Signs, space: AffineSpace
 ) -> NDArray[np.bool_]:
-    """The proof itself, in double precision."""
+    """Check the proofs themselves, in double precision."""
     v = space.orthogonal_part(w.astype(np.float64))
-    allowed = SAFETY * max(space.subspace.angle, LEAST_ANGLE) * np.linalg.norm(v, axis=1)
+    allowed = ANGLE_SAFETY * max(space.subspace.angle, LEAST_ANGLE) * np.linalg.norm(v, axis=1)
     return np.asarray(signs.margin(v, clients, lift=True) > np.maximum(allowed, LEAST_MARGIN))
 
 
 class _Signs:
-    """What w = v + y must look like: positive where the column is 0, negative where it is 1.
+    """The required signs of w = v + y: positive where the column is 0, negative where it is 1.
 
-    For a given v the best y puts the middle between a window's zeros and its ones at 0 (`lift`). `margin`
-    is the least |w| with the right sign, and `shortfall` what each entry lacks to reach 1.
+    For a given v the best y moves the midpoint between a window's zeros and ones to 0 (`lift`).
     """
 
     def __init__(self, columns: NDArray[np.uint8], windows: Windows, *, lift: bool) -> None:
@@ -101,7 +100,7 @@ class _Signs:
         self.counted = ~np.isnan(windows.count) & (windows.sd == 0)
 
     def shortfall(self, v: NDArray[np.float32], clients: NDArray[np.intp]) -> NDArray[np.float32]:
-        """(K, rounds) the change of v that would make every sign right with room to spare."""
+        """(K, rounds) the change of v that gives every entry the right sign and a size of at least 1."""
         sign = self.sign[clients]
         w = self._lifted(v, clients) if self.lift else v
         return np.maximum(1 - sign * w, 0) * sign * self.free[clients]
@@ -109,7 +108,7 @@ class _Signs:
     def margin(
         self, v: NDArray[Any], clients: NDArray[np.intp], *, lift: bool = False
     ) -> NDArray[np.float64]:
-        """(K,) the least entry of w in the direction that it should have."""
+        """(K,) the smallest entry of w, counted positive if its sign is right."""
         w = self._lifted(v, clients) if lift or self.lift else v
         return np.asarray(np.where(self.free[clients], w * self.sign[clients], np.inf).min(axis=1))
 

@@ -1,7 +1,7 @@
-"""Who gets which column, where a client can have several or several clients ended with one.
+"""Revision of outcomes: a client with several possible columns, and several clients with the same column.
 
-Outcomes are given column by column, and revised here: by lists of all columns that a client can have, and by
-the cohort sizes, to which the columns of all clients have to add up.
+Outcomes are first given column by column. Two facts revise them: the enumeration of all columns that a client
+can have, and the cohort sizes, which are the sum of all clients' columns.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks.disaggregation.columns.enumeration import MOST_LISTED, Listing
+from attacks.disaggregation.columns.enumeration import MOST_ENUMERATED, Enumeration
 from attacks.disaggregation.counts.cohort_size_posterior import possible, posterior
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Outcome
 
 MEETS_ALL = 0.99
-"""Confidence in a column that meets every constraint of a client, if no other is known that does."""
+"""Confidence in a column that meets every constraint of a client, if no other such column is known."""
 
-BENEFIT = 4
-"""So many clients with a column of their own are supposed besides those that are known to have one or not."""
-SURELY = 0.9
-"""Chance that there is no other column from which nothing is said about it."""
+UNIQUE_PSEUDO_COUNT = 4
+"""Pseudo-count of clients assumed to have a unique column (smoothing)."""
+SILENT_ABOVE = 0.9
+"""Probability of uniqueness above which a column gets no remark about possible others."""
 NOT_ALONE = "other columns may meet every constraint of this client, as they do of others"
 MOST_MESSAGES = 1 << 26
-"""Numbers between lists and rounds beyond which the lists are not weighed."""
-EVEN = 0.5
-"""Probability from which a column is called likely."""
+"""Messages between clients and rounds above which all enumerated columns count as equally likely."""
+LIKELY_FROM = 0.5
+"""Least probability of a column that is stood by."""
 
 
 @dataclass(eq=False)
 class Verdict:
-    """Outcomes in the making, (K,) each."""
+    """Outcomes that can still change, (K,) each."""
 
     outcome: NDArray[np.str_]
     confidence: NDArray[np.float64]
@@ -45,22 +45,22 @@ class Verdict:
         confidence: float | NDArray[np.float64],
         reason: str = "",
     ) -> None:
-        """Overrule what was said about some clients."""
+        """Replace the outcome of some clients."""
         self.outcome[clients], self.confidence[clients], self.reason[clients] = outcome, confidence, reason
 
 
-def settle_by_lists(instance: Instance, columns: NDArray[np.uint8], verdict: Verdict) -> None:
-    """Clients without a proof, but with a list of all columns that they can have: the likeliest, in place.
+def settle_by_enumeration(instance: Instance, columns: NDArray[np.uint8], verdict: Verdict) -> None:
+    """Give clients without a proof the likeliest of their enumerated columns, in place.
 
-    If only one is possible that is a proof. Of several that are equally likely the solver's find stays.
+    If only one column is possible, that is a proof. Among equally likely columns the solver's one stays.
     """
-    listing = Listing(instance)
-    every = {k: listing.columns(k) for k in np.flatnonzero(verdict.outcome != Outcome.PROVED).tolist()}
+    enumeration = Enumeration(instance)
+    every = {k: enumeration.columns(k) for k in np.flatnonzero(verdict.outcome != Outcome.PROVED).tolist()}
     lists = {k: listed for k, listed in every.items() if listed is not None and len(listed)}
     _doubt_unlisted(instance, columns, [k for k in every if k not in lists], lists, verdict)
-    for client in (k for k, listed in lists.items() if len(listed) == MOST_LISTED):
-        verdict.give(client, Outcome.UNRESOLVED, 1 / MOST_LISTED, _several(f"{MOST_LISTED} or more"))
-    lists = {k: listed for k, listed in lists.items() if len(listed) < MOST_LISTED}
+    for client in (k for k, listed in lists.items() if len(listed) == MOST_ENUMERATED):
+        verdict.give(client, Outcome.UNRESOLVED, 1 / MOST_ENUMERATED, _several(f"{MOST_ENUMERATED} or more"))
+    lists = {k: listed for k, listed in lists.items() if len(listed) < MOST_ENUMERATED}
     for client, (options, weight) in _weighed(instance, lists, columns, verdict).items():
         likeliest = weight >= weight.max() - 1e-9
         own = likeliest & (options == columns[client]).all(axis=1)
@@ -68,7 +68,7 @@ def settle_by_lists(instance: Instance, columns: NDArray[np.uint8], verdict: Ver
         if len(options) == 1 and instance.holds_all_columns:
             verdict.give(client, Outcome.PROVED, 1.0)
         else:
-            outcome = Outcome.CONSISTENT if weight.max() >= EVEN else Outcome.UNRESOLVED
+            outcome = Outcome.CONSISTENT if weight.max() >= LIKELY_FROM else Outcome.UNRESOLVED
             reason = _several(str(len(options))) if len(options) > 1 else ""
             verdict.give(client, outcome, min(float(weight.max()), MEETS_ALL), reason)
 
@@ -80,11 +80,12 @@ def _doubt_unlisted(
     lists: dict[int, NDArray[np.uint8]],
     verdict: Verdict,
 ) -> None:
-    """The `clients` whose columns are too many for a list: as likely as others' to be the only one.
+    """Lower the confidence of the `clients` whose columns were not enumerated.
 
-    And if several clients have the same counts, their columns can be exchanged.
+    Their columns are unique as often as those of the enumerated clients. Clients with the same counts can
+    also exchange their columns.
     """
-    proved = BENEFIT + int((verdict.outcome[~instance.determined] == Outcome.PROVED).sum())
+    proved = UNIQUE_PSEUDO_COUNT + int((verdict.outcome[~instance.determined] == Outcome.PROVED).sum())
     alone = (proved + sum(1 / len(listed) for listed in lists.values())) / (proved + len(lists))
     held: dict[bytes, set[bytes]] = {}
     resolved = [k for k in clients if verdict.outcome[k] != Outcome.UNRESOLVED]
@@ -96,8 +97,9 @@ def _doubt_unlisted(
     for k in resolved:
         chance = alone / len(held.get(counts[k].tobytes(), {b""}))
         if chance < 1:
-            outcome = verdict.outcome[k] if chance >= EVEN else Outcome.UNRESOLVED
-            verdict.give(k, outcome, chance * verdict.confidence[k], NOT_ALONE if chance < SURELY else "")
+            outcome = verdict.outcome[k] if chance >= LIKELY_FROM else Outcome.UNRESOLVED
+            reason = NOT_ALONE if chance < SILENT_ABOVE else ""
+            verdict.give(k, outcome, chance * verdict.confidence[k], reason)
 
 
 def _several(number: str) -> str:
@@ -110,9 +112,10 @@ def _weighed(
     columns: NDArray[np.uint8],
     verdict: Verdict,
 ) -> dict[int, tuple[NDArray[np.uint8], NDArray[np.float64]]]:
-    """The lists without what cohort sizes rule out, with the probabilities of the columns in them.
+    """The lists without columns that the cohort sizes rule out, and the probabilities of the columns.
 
-    All are alike where sizes are not known, or not those of the clients that have counts, or contradict them.
+    All columns of a client are equally likely if the sizes are unknown, contradict the columns, or also count
+    clients without a column.
     """
     alike = {k: (listed, np.full(len(listed), 1 / len(listed))) for k, listed in lists.items()}
     sizes = instance.problem.cohort_sizes
@@ -124,7 +127,7 @@ def _weighed(
     shorter = possible(list(lists.values()), left)
     if shorter is None:
         return alike
-    # Of clients without a list the column counts for what it is worth.
+    # A client without a list contributes its column, weighted by its confidence.
     trust = np.where(verdict.outcome == Outcome.UNRESOLVED, 0.0, verdict.confidence)[:, None]
     others = (trust * (columns == 1) + (1 - trust) * instance.expected)[unlisted & ~proved]
     if len(lists) * left.max() * len(left) > MOST_MESSAGES:
@@ -133,14 +136,14 @@ def _weighed(
 
 
 def settle_duplicates(instance: Instance, columns: NDArray[np.uint8], verdict: Verdict) -> None:
-    """Clients that ended with one and the same column.
+    """Decide about clients that ended with the same column.
 
-    If A's rank leaves room for it they are a group that is always together. Else the columns of P are
-    independent, at most one of the clients has this column, and which one is not known. Noise hides the
-    rank, so under noise it can be either.
+    If A's rank allows it, they are a group that is always together. Otherwise the columns of P are
+    independent: at most one of the clients has this column, and nothing tells which one. Noise hides the
+    rank, so under noise both are possible.
     """
     rows = np.flatnonzero((verdict.outcome != Outcome.UNRESOLVED) & (columns == 1).any(axis=1))
-    # As strings of bytes: NumPy sorts the rows of a matrix entry by entry, which takes far longer.
+    # As byte strings: NumPy sorts the rows of a matrix entry by entry, which is far slower.
     strings = np.array([row.tobytes() for row in np.packbits(columns[rows], axis=1)], dtype=object)
     _, group, size = np.unique(strings, return_inverse=True, return_counts=True)
     missing = instance.subspace.num_clients - instance.subspace.rank

@@ -1,4 +1,4 @@
-"""From candidate columns to outcomes: what a solver's find is worth, judged apart from the solver."""
+"""From candidate columns to outcomes. A verdict trusts no solver: it checks every column again."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.rivals import Rivals
 from attacks.disaggregation.proof.certificate import unique
-from attacks.disaggregation.proof.settling import EVEN, MEETS_ALL, Verdict, settle_by_lists, settle_duplicates
+from attacks.disaggregation.proof.settling import (
+    LIKELY_FROM,
+    MEETS_ALL,
+    Verdict,
+    settle_by_enumeration,
+    settle_duplicates,
+)
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.space.flips import unit_distances
 from attacks.disaggregation.space.subspace import Subspace
 from attacks.disaggregation.workers import BlockWorkers, Threads
 
-NEAR = 1e-3
-"""Distance from an exact space, beyond its own angle, at which a column of norm 1 still counts as inside."""
-APART = 0.05
-"""Squared distance beyond which no column counts as inside an exact space, however long it is."""
-CLEAR = 0.3
-"""Under noise: distance² relative to that of a random column with the same counts; wrong columns that a
-solver settles on come down to about twice this, right ones stay below until the method fails."""
+INSIDE_DISTANCE = 1e-3
+"""Largest distance of a column of norm 1 that counts as inside an exact space (in addition to its angle)."""
+LARGEST_INSIDE_SQUARED = 0.05
+"""Largest squared distance of any column that counts as inside an exact space."""
+LIKELY_RESIDUAL = 0.3
+"""Under noise: largest distance² of a likely column, relative to a random column with the same counts. Wrong
+columns at which a solver ends are at about twice this; right ones stay below it until the method fails."""
 
 
 @dataclass(eq=False)
 class Candidates:
     """The best column so far of every client: `columns` (K, rounds) uint8, UNKNOWN at first.
 
-    `distance` (K,) is its squared distance from the space. `proved` (K,) marks columns to which the
-    solver's own bound leaves no alternative. `reason` (K,) is what the solver has to say where it failed.
+    `distance` (K,) is its squared distance from the space. `proved` (K,) marks columns for which the solver's
+    own bound excludes all others. `reason` (K,) is the solver's explanation where it failed.
     """
 
     columns: NDArray[np.uint8]
@@ -54,7 +60,7 @@ class Candidates:
     def offer(
         self, clients: NDArray[np.intp], columns: NDArray[np.generic], distance: NDArray[np.float64]
     ) -> bool:
-        """Keep those of the rows that are nearer than what their clients have; whether there are any."""
+        """Keep the rows that are nearer than their clients' columns so far; return whether there are any."""
         order = np.argsort(-distance, kind="stable")  # a client may have several rows: its nearest comes last
         order = order[distance[order] < self.distance[clients[order]]]
         self.columns[clients[order]] = columns[order]
@@ -63,7 +69,7 @@ class Candidates:
 
 
 def resolved(instance: Instance, found: Candidates) -> NDArray[np.bool_]:
-    """(K,) clients with a column that lies in an exact space; one of zeros, which always does, is none."""
+    """(K,) clients with a column that lies in an exact space and is not zero."""
     done = (found.columns != UNKNOWN).all(axis=1) & (found.columns == 1).any(axis=1)
     subspace, columns = instance.subspace, found.columns[done]
     done[done] = _lies_in(subspace, columns, subspace.residual(columns))
@@ -73,8 +79,8 @@ def resolved(instance: Instance, found: Candidates) -> NDArray[np.bool_]:
 def _lies_in(
     subspace: Subspace, columns: NDArray[np.uint8], residual: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    near = (NEAR + 10 * subspace.angle) ** 2 * columns.sum(axis=1, dtype=np.int64)
-    return np.asarray(residual <= np.minimum(near, APART))
+    near = (INSIDE_DISTANCE + 10 * subspace.angle) ** 2 * columns.sum(axis=1, dtype=np.int64)
+    return np.asarray(residual <= np.minimum(near, LARGEST_INSIDE_SQUARED))
 
 
 def excludes(instance: Instance, bound: float) -> bool:
@@ -83,7 +89,7 @@ def excludes(instance: Instance, bound: float) -> bool:
 
 
 def expected_residual(instance: Instance) -> NDArray[np.float64]:
-    """(K,) mean squared distance of a random column with the client's counts: the yardstick under noise."""
+    """(K,) mean squared distance of a random column with the client's counts: the scale under noise."""
     mean, subspace = instance.expected, instance.subspace
     expected = subspace.residual(mean) + (mean * (1 - mean)) @ unit_distances(subspace.basis)
     return np.asarray(np.maximum(expected, np.finfo(np.float64).tiny))
@@ -100,12 +106,12 @@ def judge(
 ) -> Columns:
     """An outcome for every client.
 
-    `proved` needs: counts that fix every entry; or a space that is exact and certain to hold the column
-    (its rank is the number of clients that can have taken part), a column that lies in it and has the
-    exact counts, and a proof that no other does, which is sought here if `prove`, by certificates and lists.
-    A list may also give a client another column than the solver, or its first. Without a proof the column is
-    `consistent`, or `unresolved` if it has less than an even chance. Under noise a solver that knows the
-    probability of its columns says so with `belief` (K,), and distances don't count.
+    A column is `proved` if the counts fix every entry. Otherwise a proof needs three things: an exact space
+    that is certain to hold the column (its rank is the number of clients that can have taken part), a column
+    in it with the exact counts, and a proof that there is no other such column. With `prove`, certificates
+    and enumeration look for the last one. Enumeration may also replace a column. Without a proof the column
+    is `consistent`, or `unresolved` if its probability is below `LIKELY_FROM`. Under noise a solver that
+    knows the probabilities of its columns passes them as `belief` (K,), and distances do not count.
     """
     subspace, windows, K = instance.subspace, instance.windows, instance.num_columns
     columns, fixed = found.columns.copy(), instance.determined
@@ -120,9 +126,9 @@ def judge(
         outcome = Outcome.CONSISTENT if windows.exact else Outcome.LIKELY
         chance = np.full(len(rows), MEETS_ALL)
     elif belief is not None:
-        near, outcome, chance = belief[rows] >= EVEN, Outcome.LIKELY, belief[rows]
+        near, outcome, chance = belief[rows] >= LIKELY_FROM, Outcome.LIKELY, belief[rows]
     else:
-        near = residual < CLEAR * expected_residual(instance)[rows]
+        near = residual < LIKELY_RESIDUAL * expected_residual(instance)[rows]
         outcome, chance = Outcome.LIKELY, _probability(instance, columns[rows], rows)
     rows, chance = rows[near], chance[near]
     if not windows.complete:
@@ -141,7 +147,7 @@ def judge(
                 open_ = rows[~own]
                 proved = unique(sharp, columns[open_], open_, workers or Threads())
                 verdict.give(open_[proved], Outcome.PROVED, 1.0)
-            settle_by_lists(sharp, columns, verdict)
+            settle_by_enumeration(sharp, columns, verdict)
     settle_duplicates(instance, columns, verdict)
     unresolved = verdict.outcome == Outcome.UNRESOLVED
     verdict.reason[unresolved & (verdict.reason == "")] = _why(instance)
@@ -151,7 +157,7 @@ def judge(
 def _probability(
     instance: Instance, columns: NDArray[np.uint8], clients: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """(n,) the chance that a column found under noise is right, from the rivals next to it."""
+    """(n,) the probability that a column found under noise is right, compared with its neighbours."""
     subspace = instance.subspace
     rivals = Rivals(instance.windows, subspace)
     directions = max(instance.rounds - subspace.rank, 1)
@@ -163,10 +169,10 @@ def _probability(
 def _attributed(
     windows: Windows, columns: NDArray[np.uint8], rows: NDArray[np.intp], belief: NDArray[np.float64]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Rows and beliefs after every client was given the column that fits it best, in place.
+    """Give every client the column that fits it best, in place; return the clients and their confidences.
 
-    A column that was found for one client may be another's. Copies of one column stay with the clients
-    that have them: whether they are a group is for `settle_duplicates` to say.
+    A column that was found for one client may be another's. Copies of one column stay with their clients:
+    `settle_duplicates` decides whether these are a group.
     """
     distinct, first, place = np.unique(columns[rows], axis=0, return_index=True, return_inverse=True)
     whose = attribute(windows, distinct)

@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation.counts.windows import Windows
 
-COUNT_WEIGHT = 0.1
-"""Weight of a noisy count against the distance, in units of 1/variance (the paper's soft constraint)."""
-LEAST_SD = 0.2
-"""A stated error below this is as good as none: rounding finds the count."""
+NOISY_COUNT_WEIGHT = 0.1
+"""Weight of a noisy count against the distance, relative to 1/variance (the paper's soft constraint)."""
+LEAST_COUNT_SD = 0.2
+"""Least standard deviation that a noisy count is weighted with; below it rounding finds the count."""
 
 
 class BinarySet:
     """0/1 columns with the counts of `windows`; a batch of points is (K, rounds), clients in rows.
 
-    An exact count is met exactly: the largest entries of the window become 1. An unknown entry becomes 1
-    above 1/2. A noisy count c̃ is weighed against the distance: the window gets the number s of ones that
-    makes Σ_{i≤s} (1 − 2 x_(i)) + μ (s − c̃)² smallest, where x_(i) are its entries in falling order.
+    An exact count is met exactly: the largest entries of the window become 1. Without a count an entry
+    becomes 1 above 1/2. A noisy count c̃ is weighed against the distance: the window gets the number s of
+    ones that minimises Σ_{i≤s} (1 − 2 x_(i)) + μ (s − c̃)², where x_(i) are its entries in decreasing order.
     """
 
     def __init__(self, windows: Windows) -> None:
@@ -53,5 +53,7 @@ class BinarySet:
         cost = np.zeros((len(inside), longest + 1))
         np.cumsum(np.where(np.isfinite(falling), 1 - 2 * falling, np.inf), axis=1, out=cost[:, 1:])
         count, sd = windows.count[self.noisy][:, None], windows.sd[self.noisy][:, None]
-        cost += COUNT_WEIGHT / np.maximum(sd, LEAST_SD) ** 2 * (np.arange(longest + 1) - count) ** 2
+        cost += (
+            NOISY_COUNT_WEIGHT / np.maximum(sd, LEAST_COUNT_SD) ** 2 * (np.arange(longest + 1) - count) ** 2
+        )
         return np.asarray(cost.argmin(axis=1))

@@ -1,9 +1,9 @@
-"""Soft measurements: what is nearly known about a column besides that it is binary and in the space.
+"""Peeling: accepted columns and uncertain counts as soft linear measurements of the columns still missing.
 
-Clients take part independently, so the overlap of a wanted column with an accepted one is nearly given by
-the counts: p_k · p_j ≈ E[p_k] · p_j. Counts that are noisy, or known in part, are such measurements too:
-over each window, or over all rounds. The latter also keep the search away from the column of zeros, which
-is binary, lies in every space, and fits noisy counts tolerably.
+Clients take part independently, so the counts nearly determine the overlap of a missing column with an
+accepted one: p_k · p_j ≈ E[p_k] · p_j. Noisy or incomplete counts are soft measurements too, over each window
+or over all rounds. They also keep the search away from the column of zeros, which is binary, lies in every
+space, and fits noisy counts tolerably.
 
 A measurement h · p ≈ t with weight l turns the projection z → O + B Bᵀ z into the minimiser of
 ½‖p − z‖² + ½ Σ l (h·p − t)² over p in O + col B. Its coordinates in B are again linear in those of z, with
@@ -15,14 +15,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.reflections.binary import NOISY_COUNT_WEIGHT
 from attacks.disaggregation.space.affine import AffineSpace
-
-COUNT_WEIGHT = 0.1
-"""Weight of a noisy count, relative to one over its variance."""
 
 
 class Peeling:
-    """Projections on the clients' spaces of p = O_k + B y, tilted by soft measurements.
+    """Projections on the clients' affine spaces p = O_k + B y, tilted by soft measurements.
 
     `expected` (K, rounds) is every client's expected participation. The projection of a point z has the
     coordinates y = tilted(Bᵀz) + shifts(client).
@@ -35,7 +33,7 @@ class Peeling:
         self.tilt(np.zeros((0, space.windows.rounds), dtype=np.uint8), 0.0)
 
     def tilt(self, accepted: NDArray[np.uint8], weight: float) -> None:
-        """Measure against the `accepted` (n, rounds) columns from now on."""
+        """Use the `accepted` (n, rounds) columns as measurements from now on."""
         variance = self.space.windows.rounds * (self.rate * (1 - self.rate)) ** 2
         P = np.float32(np.sqrt(weight / variance)) * accepted.astype(np.float32)
         self._accepted, self._all = P, np.concatenate((P, self.counted))
@@ -46,26 +44,26 @@ class Peeling:
             self._M = np.asarray(inverse, dtype=np.float32)
 
     def tilted(self, coordinates: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n, b) coordinates in B of points, after their projection."""
+        """(n, b) coordinates in B of points after the projection, without the `shifts`."""
         return coordinates if self._M is None else np.asarray(coordinates @ self._M)
 
     def shifts(self, clients: NDArray[np.intp], offsets: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n, b) coordinates of what the measurements add; `offsets` (n, rounds) are the clients' O."""
+        """(n, b) constant part of the projections; `offsets` (n, rounds) are the clients' O."""
         if self._M is None:
             return np.zeros((len(clients), self.space.B.shape[1]), dtype=np.float32)
         target = np.concatenate((self.expected[clients] @ self._accepted.T, self.counts[clients]), axis=1)
         return np.asarray(((target - offsets @ self._all.T) @ self._inside) @ self._M)
 
     def _counts(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(n, rounds) and (K, n) scaled measurements that the counts provide where the space has none."""
+        """(n, rounds) directions and (K, n) targets, both scaled, from counts that do not cut the space."""
         windows, K = self.space.windows, len(self.expected)
         rounds = windows.rounds
         if self.space.cut:
             return np.zeros((0, rounds), np.float32), np.zeros((K, 0), np.float32)
         if windows.shared and not windows.exact and not np.isnan(windows.count).any():
-            scale = np.float32(np.sqrt(COUNT_WEIGHT) / windows.sd.mean())
+            scale = np.float32(np.sqrt(NOISY_COUNT_WEIGHT) / windows.sd.mean())
             incidence = np.zeros((windows.count.shape[1], rounds + 1), dtype=np.float32)
             np.put_along_axis(incidence, windows.index[0], 1, axis=1)
             return scale * incidence[:, :rounds], (scale * windows.count).astype(np.float32)
-        scale = np.float32(np.sqrt(COUNT_WEIGHT / (rounds * self.rate * (1 - self.rate))))
+        scale = np.float32(np.sqrt(NOISY_COUNT_WEIGHT / (rounds * self.rate * (1 - self.rate))))
         return np.full((1, rounds), scale), scale * self.expected.sum(axis=1, keepdims=True)

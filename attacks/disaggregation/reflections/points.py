@@ -1,8 +1,8 @@
-"""Points that reflect between the clients' spaces and the binary columns, all in one matrix product a step.
+"""Points that reflect between the clients' spaces and the binary columns, as one batch.
 
-The coordinates of a point in B follow from step to step by themselves, so that a step costs two products
-with B: one takes the binary columns to coordinates, which also tells how far they are from the space, and
-one takes coordinates back to columns.
+A step updates the coordinates of a point in B together with the point. So it costs two products with B: one
+turns binary columns into coordinates, which also gives their distances from the space; the other turns
+coordinates back into columns.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from attacks.disaggregation.reflections.binary import BinarySet
 from attacks.disaggregation.reflections.peeling import Peeling
 
-SPREAD = 0.1
-"""Height of the uniform noise that starts of the same client differ in."""
+START_NOISE = 0.1
+"""Size of the uniform noise that makes several starts of one client different."""
 
 
 @dataclass(eq=False)
 class Points:
     """A batch of n points in single precision.
 
-    `clients` (n,) is whose column each seeks, `X` (n, rounds) the points, `inside` (n, b) their coordinates
-    X B, `offsets` (n, rounds) and `shifts` (n, b) where their projections start from.
+    `clients` (n,) says whose column each point looks for, `X` (n, rounds) are the points, `inside` (n, b)
+    their coordinates X B, `offsets` (n, rounds) and `shifts` (n, b) the constant parts of their projections.
     """
 
     clients: NDArray[np.intp]
@@ -42,9 +42,9 @@ class Points:
         offsets = space.offsets(clients)
         shifts = peeling.shifts(clients, offsets)
         X = rng.random((len(clients), space.windows.rounds), dtype=np.float32)
-        X *= np.float32(SPREAD)
+        X *= np.float32(START_NOISE)
         X += offsets
-        if not space.cut:  # else the offsets are that point
+        if not space.cut:  # otherwise the offsets are that point
             coordinates = peeling.tilted(peeling.expected[clients] @ space.B)
             X += (coordinates + shifts) @ space.B.T
         binary = BinarySet(space.windows.of(clients))
@@ -53,9 +53,9 @@ class Points:
     def step(
         self, peeling: Peeling, push: NDArray[np.float32] | float, relaxation: float
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Reflect once; (n, rounds) the binary columns passed on the way, (n,) their squared distances.
+        """Reflect once; return the binary columns on the way (n, rounds) and their squared distances (n,).
 
-        `push` (rounds,) is added to the points for the sake of the binary columns.
+        `push` (rounds,) is added to the points before they are rounded to binary columns.
         """
         B, relaxed = peeling.space.B, np.float32(relaxation)
         Q = self.binary.nearest(self.X + push)
@@ -71,7 +71,7 @@ class Points:
         return Q, np.asarray(outside - within)
 
     def renew(self, peeling: Peeling) -> None:
-        """Take up new measurements, and forget the rounding errors of the coordinates."""
+        """Use the current measurements, and remove the rounding errors of the coordinates."""
         self.shifts = peeling.shifts(self.clients, self.offsets)
         self.inside = self.X @ peeling.space.B
 

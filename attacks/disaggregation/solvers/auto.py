@@ -1,4 +1,4 @@
-"""The default: what suits the problem, one method after the other."""
+"""The default solver: it chooses a method that suits the problem, and tries a second one if needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import NonNegativeFloat
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.proof.verdict import judge, resolved
 from attacks.disaggregation.recovery import Columns, Outcome
-from attacks.disaggregation.solvers.blind import QUICK, Blind
+from attacks.disaggregation.solvers.blind import QUICK_REFLECTIONS, Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
@@ -18,31 +18,34 @@ from attacks.disaggregation.solvers.solver import AbstractSolver
 from attacks.disaggregation.workers import BlockWorkers, Threads
 from fedsim.core.progress import Progress, silent
 
-SMALL = 4
-"""Variance of counts over the variance of their errors from which a search makes good use of them."""
+INFORMATIVE_RATIO = 4
+"""Least variance of the counts, relative to the variance of their errors, for a search with counts first."""
 KNOWN_ZEROS = 0.05
-"""Part of the entries that counts have to fix at zero for message passing to tell how sure it is."""
-BRIEF = 1500
-"""Iterations of projections where another method is at hand: if they work at all, they mostly do in these."""
-MOST, NEARLY_ALL = 0.5, 0.95
-"""Share of the clients whose columns under noise need no second attempt, with complete counts and others."""
-FEW = 8
-"""One in so many clients may be left for a mixed-integer program; more are a hard problem for it too."""
+"""Least share of entries that the counts fix at zero; message passing measures its errors on them."""
+BRIEF_PROJECTIONS = 1500
+"""Iteration cap when a fallback exists; successful searches nearly always finish earlier."""
+ENOUGH_COMPLETE, ENOUGH_OTHERWISE = 0.5, 0.95
+"""Expected share of right columns under noise from which no second method is tried: with complete and
+informative counts, and otherwise."""
+REPAIR_ONE_IN = 8
+"""A mixed-integer program gets the columns left over if they are at most one in this many clients; with more
+the problem is hard for it too."""
 
 
 class Auto(AbstractSolver):
-    """Projections without noise, message passing with it, the blind solver for want of good counts.
+    """Projection without noise, message passing with noise, the blind solver without good counts.
 
-    Noise shows in the spectrum: without it the singular values end at the number of clients, up to
-    rounding. What projections leave goes to a mixed-integer program where that has a chance: complete
-    counts, and few clients left. They share `repair_time_limit_s`; 0 leaves them unresolved. How far a
-    program gets within a limit depends on the machine, so that a recovery is reproducible everywhere only
-    without it or when nobody is left. Where counts have errors or gaps and leave columns in doubt, or noise
-    leaves most, columns are also sought without counts, which only say whose is which; the attempt that
-    resolves more stays, or under noise the one from which more right columns are to be expected. For up to
-    144 clients without noise that is done whenever projections leave some, who then get less time: a high
-    rate is out of their reach, but not of lattice reduction's. Where counts tell little the search without
-    them is tried first: it is much quicker, and surer. `workers` are the projections' own.
+    Noise shows in the spectrum: without it the singular values end at the number of clients, up to rounding.
+    If the counts are complete and projection leaves few columns, a mixed-integer program gets these. They
+    share `repair_time_limit_s`; 0 leaves them unresolved. How far the program gets depends on the machine, so
+    a recovery is reproducible everywhere only without it or if no column is left.
+
+    A second attempt ignores the counts in the search, and uses them only to name the columns. It follows if
+    counts have errors or gaps and columns stay open, or if too few columns are likely under noise. For up to
+    144 clients without noise it follows whenever projection leaves a column, and projection gets less time:
+    lattice reduction also works at high participation rates. If the counts tell little, the search without
+    counts comes first: it is faster and more certain. The attempt with more resolved columns wins, or under
+    noise the one with more columns expected to be right. `workers` are those of the projection.
     """
 
     name: Literal["auto"] = "auto"
@@ -62,14 +65,15 @@ class Auto(AbstractSolver):
         if complete and exact_sums:
             if not without_counts.reduces_lattice(instance):
                 return self._with_counts(instance, rng=rng, progress=progress)
-            without_counts = Blind(max_iterations=QUICK)  # reflections know less here than projections do
+            # Projection knows more than reflections here: these only prepare the lattice reduction.
+            without_counts = Blind(max_iterations=QUICK_REFLECTIONS)
         attempts = [self._with_counts, without_counts.solve]
         informative = _informative(instance)
         if not informative:
             attempts.reverse()
         first = attempts[0](instance, rng=rng, progress=progress)
         worth = _resolved if exact_sums else _expected
-        enough = 1.0 if exact_sums else MOST if complete and informative else NEARLY_ALL
+        enough = 1.0 if exact_sums else ENOUGH_COMPLETE if complete and informative else ENOUGH_OTHERWISE
         if worth(first) >= enough * instance.num_columns:
             return first
         return max(first, attempts[1](instance, rng=rng, progress=progress), key=worth)
@@ -82,10 +86,10 @@ class Auto(AbstractSolver):
         complete = instance.windows.complete
         projection = Projection(workers=self.workers)
         if complete and Blind().reduces_lattice(instance):
-            projection = Projection(workers=self.workers, max_iterations=BRIEF)
+            projection = Projection(workers=self.workers, max_iterations=BRIEF_PROJECTIONS)
         found = projection.search(instance, rng=rng, progress=progress)
         left = np.flatnonzero(~instance.out_of_reach & ~resolved(instance, found))
-        few = max(instance.num_columns // FEW, 1)
+        few = max(instance.num_columns // REPAIR_ONE_IN, 1)
         if complete and self.repair_time_limit_s and 0 < len(left) <= few:
             repair = Gurobi(time_limit_s=self.repair_time_limit_s / len(left), prove=False)
             repair.search(instance, left, found, progress=progress)
@@ -93,10 +97,10 @@ class Auto(AbstractSolver):
 
 
 def _informative(instance: Instance) -> bool:
-    """Whether a search with the counts is worth more than one without.
+    """Whether a search with the counts promises more than a search without.
 
-    Under noise message passing needs entries that counts fix at zero: it measures its errors on them, and is
-    too sure of itself without. Otherwise the counts' own errors must be small beside what counts can tell.
+    Under noise message passing needs entries that the counts fix at zero: it measures its errors on them, and
+    is overconfident without. Without noise the errors of the counts must be small relative to their variance.
     """
     if not instance.subspace.exact:
         return bool((instance.known == 0).mean() >= KNOWN_ZEROS)
@@ -106,7 +110,7 @@ def _informative(instance: Instance) -> bool:
         return False
     lengths = np.broadcast_to(windows.lengths, windows.count.shape)[known]
     rate = float(np.clip(windows.count[known].sum() / lengths.sum(), 0, 1))
-    return bool(SMALL * (windows.sd[known] ** 2).sum() <= lengths.sum() * rate * (1 - rate))
+    return bool(INFORMATIVE_RATIO * (windows.sd[known] ** 2).sum() <= lengths.sum() * rate * (1 - rate))
 
 
 def _resolved(columns: Columns) -> float:
@@ -114,5 +118,5 @@ def _resolved(columns: Columns) -> float:
 
 
 def _expected(columns: Columns) -> float:
-    """How many clients' columns are right, if confidence keeps its word."""
+    """Expected number of right columns, by their confidence."""
     return float(columns.confidence[columns.outcome != Outcome.UNRESOLVED].sum())

@@ -1,10 +1,10 @@
-"""Columns with no counts at all: what the sums alone give away.
+"""Columns from the sums alone, without any counts.
 
-`reflections` finds the binary columns in or near the space, `lattice` those that are out of its reach, if
-there is no noise and not too many clients; `generators` tells single clients' columns from sums of several.
-Under noise `decoding` corrects the entries and says how likely they are; where the noise is too strong to
-find binary columns one by one, `independence` finds soft ones all together. Nothing here knows a client's
-name; counts, if there are any, only say which column is whose.
+Without noise `reflections.random_starts` finds binary columns in the space. `columns.lattice` finds the
+others if there are not too many clients. `columns.generators` tells single clients' columns from sums of
+several. Under noise `noise.matched_filter` corrects the entries and gives their probabilities. If the noise
+is too strong to find binary columns one by one, `noise.ica` finds soft columns all together. The search never
+uses a client's name; counts, if there are any, only say which column belongs to which client.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ from attacks.disaggregation.noise.ica import LEVEL, independent_columns, one_lev
 from attacks.disaggregation.noise.matched_filter import decode, from_distances
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
-from attacks.disaggregation.reflections.random_starts import SAME, ReflectionSearch
+from attacks.disaggregation.reflections.random_starts import SAME_COLUMN, ReflectionSearch
 from attacks.disaggregation.solvers.solver import AbstractSolver
 from attacks.disaggregation.space.gram import standardised_gram
 from attacks.disaggregation.space.gram_corrections import clipped, off_diagonal_space
 from fedsim.core.progress import Progress, silent
 
-ANY_RATE = (0.03, 0.1, 0.3)
-"""Where the search begins when the cohort sizes do not tell the rate."""
-SECOND_LOOK = 300
-"""Iterations in the span of unusually busy columns, to see whether they are sums of rarer ones."""
+FIRST_RATES = (0.03, 0.1, 0.3)
+"""Participation rates of the first starts if the cohort sizes are unknown."""
+BUSY_ITERATIONS = 300
+"""Iterations in the span of unusually busy columns, which may be sums of rarer ones."""
 BUSY = 1.4
-"""A column is unusually busy if it has this many times the ones of the middle column."""
-QUICK = 300
-"""Iterations of reflections before lattice reduction has a try: at low rates they are enough."""
-REACH = 144
-"""Clients up to whom a lattice is reduced: the time grows exponentially with their number."""
-EXACT = (2e-5, 2e-5)
-NOISY = (1e-3, 0.2)
-"""Squared distance from the space per one at which a column is taken, at first and at most. A single wrong
-entry is worth one over the number of ones."""
+"""Number of ones, relative to the median column, above which a column is unusually busy."""
+QUICK_REFLECTIONS = 300
+"""Iterations of reflections before lattice reduction starts; at low rates they are enough."""
+LATTICE_CLIENTS = 144
+"""Most clients for lattice reduction: its time grows exponentially with their number."""
+EXACT_TOLERANCE = (2e-5, 2e-5)
+NOISY_TOLERANCE = (1e-3, 0.2)
+"""Squared distance from the space, relative to the number of ones, up to which a column is accepted: at first
+and at most. A single wrong entry adds one over the number of ones."""
 NOISY_ITERATIONS = 3000
-SLACK = 0.1
-"""Under noise, a column that holds nearly all of another one's ones is taken for a sum with it."""
-ENOUGH = 0.9
-"""Part of the clients below whose expected number of right columns a second method has a try."""
-ROTATIONS = 400
-"""Steps of the independent component analysis; it settles in tens of them or, with too few rounds, never."""
+"""Most iterations of reflections under noise."""
+INCLUSION_SLACK = 0.1
+"""Under noise a column that has all but this share of another's ones is taken for a sum with it."""
+ENOUGH_COLUMNS = 0.9
+"""Expected share of right columns below which a second method is tried."""
+ICA_STEPS = 400
+"""Steps of the independent component analysis; it takes tens of them or, with too few rounds, never ends."""
 LEAST_CONFIDENCE = 0.5
-"""A column that is more likely wrong than right is shown, but not stood by."""
+"""A column with less confidence is shown, but unresolved."""
 ENTRY_ERROR = 0.5
-"""Standard deviation of the counts of a column found under noise: an entry may be wrong here and there."""
+"""Standard deviation of the counts of a column found under noise, because single entries may be wrong."""
 NO_COLUMN_LEFT = (
     "no column is left for this client: it never took part, always with another, or was not found"
 )
@@ -66,13 +67,13 @@ WHOSE = "somebody's column: the counts do not tell whose"
 
 
 class Blind(AbstractSolver):
-    """Sums, and cohort sizes if the server has them; the clients' columns in any order.
+    """Works on sums alone, with cohort sizes if the server has them; finds the columns in any order.
 
-    Without noise `starts` is the number of points that search side by side, `step` the relaxation of their
-    reflections, and `max_iterations` bounds the work; what is found lies in the space exactly, and is
-    `consistent`. Up to 144 clients a lattice is reduced where reflections are not quick, in blocks of up to
-    `max_block` (0 leaves it out; it needs fpylll). With noise, columns are `likely` with the probability that
-    all their entries are right.
+    `starts` is the number of points that search in parallel, `step` the relaxation of their reflections, and
+    `max_iterations` bounds the work. Without noise a column lies in the space exactly, and is `consistent`.
+    For up to 144 clients lattice reduction takes over if reflections are not quick, in blocks of up to
+    `max_block` (0 switches it off; it needs fpylll). With noise a column is `likely`, and its confidence is
+    the probability that all its entries are right.
     """
 
     name: Literal["blind"] = "blind"
@@ -97,9 +98,9 @@ class Blind(AbstractSolver):
     def _exact(self, instance: Instance, rng: np.random.Generator, progress: Progress) -> Columns:
         problem, subspace = instance.problem, instance.subspace
         rate, total = _rate(instance), _total(instance)
-        rates = np.array(ANY_RATE if rate is None else (rate,))
-        search = self._search(subspace.basis, rates, EXACT, rng)
-        search.run(min(QUICK, self.max_iterations), progress=progress)
+        rates = np.array(FIRST_RATES if rate is None else (rate,))
+        search = self._search(subspace.basis, rates, EXACT_TOLERANCE, rng)
+        search.run(min(QUICK_REFLECTIONS, self.max_iterations), progress=progress)
         self._reduce(search, instance, rng, progress)
         every = search.run(self.max_iterations - search.iteration, progress=progress)
         columns = generators(every, total=total)
@@ -107,11 +108,13 @@ class Blind(AbstractSolver):
         busy = columns[size > BUSY * np.median(size)] if len(size) else columns
         if len(busy) > 1:
             basis = np.linalg.qr(busy.T.astype(np.float64))[0]
-            rarer = self._search(basis, busy.mean(axis=1) / 2, EXACT, rng).run(SECOND_LOOK, whole=True)
+            rarer = self._search(basis, busy.mean(axis=1) / 2, EXACT_TOLERANCE, rng).run(
+                BUSY_ITERATIONS, whole=True
+            )
             columns = generators(np.concatenate((columns, rarer)), total=total)
         if problem.counts is None:
             sure = belief(columns, total=total if len(columns) == subspace.rank else None)
-            missing = subspace.rank <= REACH and not lattice.available()
+            missing = subspace.rank <= LATTICE_CLIENTS and not lattice.available()
             reason = NO_COLUMN_LEFT + (WITHOUT_LATTICE if missing else "")
             return self._columns(instance, columns, sure, Outcome.CONSISTENT, reason)
         whose = attribute(instance.windows, columns).column
@@ -127,7 +130,12 @@ class Blind(AbstractSolver):
     def reduces_lattice(self, instance: Instance) -> bool:
         """Whether lattice reduction looks for the columns that reflections do not find."""
         subspace = instance.subspace
-        return subspace.exact and bool(self.max_block) and subspace.rank <= REACH and lattice.available()
+        return (
+            subspace.exact
+            and bool(self.max_block)
+            and subspace.rank <= LATTICE_CLIENTS
+            and lattice.available()
+        )
 
     def _reduce(
         self,
@@ -136,7 +144,7 @@ class Blind(AbstractSolver):
         rng: np.random.Generator,
         progress: Progress,
     ) -> None:
-        """Tell a search that is not at its end what lattice reduction finds, where that can be done."""
+        """Add columns that lattice reduction finds to a search that is not complete."""
         subspace = instance.subspace
         if search.found == subspace.rank or not self.reduces_lattice(instance):
             return
@@ -163,16 +171,16 @@ class Blind(AbstractSolver):
         basis = off_diagonal_space(gram, subspace.rank)
         grams = (gram, clipped(gram, subspace.rank))  # which is better depends on the updates
         rate = _rate(instance)
-        rates = np.array(ANY_RATE if rate is None else (rate,))
-        search = self._search(basis, rates, NOISY, rng)
+        rates = np.array(FIRST_RATES if rate is None else (rate,))
+        search = self._search(basis, rates, NOISY_TOLERANCE, rng)
         near = search.run(min(self.max_iterations, NOISY_ITERATIONS), progress=progress)
-        near = taken_apart(near, slack=SLACK, same=SAME)
+        near = taken_apart(near, slack=INCLUSION_SLACK, same=SAME_COLUMN)
         answers = [from_distances(near, basis)]
         if len(near) >= subspace.rank:
             answers += [decode(K, near.T) for K in grams]
-        if max(answer.confidence.sum() for answer in answers) < ENOUGH * subspace.rank:
+        if max(answer.confidence.sum() for answer in answers) < ENOUGH_COLUMNS * subspace.rank:
             level = LEVEL if rate is None else one_level(rate)
-            soft = independent_columns(basis, level=level, max_iterations=ROTATIONS, rng=rng)
+            soft = independent_columns(basis, level=level, max_iterations=ICA_STEPS, rng=rng)
             answers += [decode(K, split_in_two(soft)) for K in grams]
         best = max(answers, key=lambda answer: float(answer.confidence.sum()))
         columns, first = np.unique(best.columns.T, axis=0, return_index=True)
@@ -188,7 +196,7 @@ class Blind(AbstractSolver):
         outcome: Outcome,
         otherwise: str,
     ) -> Columns:
-        """The rows of `columns` given to clients: as they come, or by the counts if there are any."""
+        """The rows of `columns` given to clients: in their order, or by the counts if there are any."""
         windows, K = instance.windows, instance.num_columns
         counted = instance.problem.counts is not None
         whose, named_right = np.arange(K), np.ones(K)
@@ -216,7 +224,7 @@ class Blind(AbstractSolver):
 
 
 def _with_doubtful_names(columns: Columns) -> Columns:
-    """The same, with a word about columns that somebody has, though hardly the client who stands there."""
+    """The same, with a remark about columns that some client has, but probably not this one."""
     doubtful = (columns.outcome != Outcome.UNRESOLVED) & (columns.confidence < LEAST_CONFIDENCE)
     return replace(columns, reason=np.where(doubtful & (columns.reason == ""), WHOSE, columns.reason))
 
@@ -234,7 +242,7 @@ def _pseudonymous(instance: Instance) -> Instance:
 
 
 def _everybody(instance: Instance, columns: NDArray[np.uint8]) -> bool:
-    """Whether these are the columns of all clients beyond doubt: as many, and they add up to the cohorts."""
+    """Whether these are certainly the columns of all clients: as many, and their sum is the cohort sizes."""
     total = _total(instance)
     return (
         total is not None
@@ -244,7 +252,7 @@ def _everybody(instance: Instance, columns: NDArray[np.uint8]) -> bool:
 
 
 def _rate(instance: Instance) -> float | None:
-    """How often a client takes part on average, if the server's cohort sizes tell."""
+    """Mean participation rate of a client, if the cohort sizes are known."""
     total = _total(instance)
     if total is None:
         return None

@@ -13,25 +13,25 @@ from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.belief_propagation import GAIN, BeliefPropagation, State
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.proof.settling import EVEN
+from attacks.disaggregation.proof.settling import LIKELY_FROM
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import Columns
 from attacks.disaggregation.solvers.solver import AbstractSolver
 from fedsim.core.progress import Progress, silent
 
-NEARLY_ALL = 0.9
-"""Share of the clients whose columns are found from which no other attempt is made."""
-DOUBTFUL = 0.9
-"""Confidence below which a repair starts a column anew."""
+ENOUGH_FOUND = 0.9
+"""Share of the columns found from which no other attempt is made."""
+RESTART_BELOW = 0.9
+"""Confidence below which a repair restarts a column."""
 
 
 class MessagePassing(AbstractSolver):
     """Joint recovery under noise, and with a model that moves from round to round.
 
-    What makes eigenvalues of the sums' Gram matrix `outliers` times as large as a typical large one is taken
-    for something that all clients share. Its values are tried in turn until nearly every column is found, and
-    the attempt that finds most stays. In every attempt, at most `repairs` times, doubtful columns are started
-    anew while the others are kept. A start takes at most `iterations` steps with `damping` (0: none).
+    Eigenvalues of the Gram matrix that are `outliers` times as large as a typical large one belong to
+    something that all clients share. The values of `outliers` are tried in turn until nearly every column is
+    found; the attempt that finds most is kept. Each attempt restarts doubtful columns at most `repairs` times
+    and keeps the others. A start takes at most `iterations` steps with `damping` (0: none).
     """
 
     name: Literal["message_passing"] = "message_passing"
@@ -53,7 +53,9 @@ class MessagePassing(AbstractSolver):
             best = self._best(instance.problem, open_, progress)
             found.columns[open_] = best.columns[open_]
             confidence = best.confidence / _namesakes(instance.windows)
-            found.reason[open_ & (confidence < EVEN)] = "no column is likely: confidence is the best one's"
+            found.reason[open_ & (confidence < LIKELY_FROM)] = (
+                "no column is likely: confidence is the best one's"
+            )
         return judge(instance, found, solver=self.name, belief=confidence)
 
     def _best(self, problem: DisaggregationProblem, open_: NDArray[np.bool_], progress: Progress) -> State:
@@ -65,16 +67,16 @@ class MessagePassing(AbstractSolver):
             state = self._repaired(passing, passing.run(passing.start(times)))
             if best is None or passing.found(state) > passing.found(best):
                 best = state
-            if passing.found(best) >= NEARLY_ALL * open_.sum():
+            if passing.found(best) >= ENOUGH_FOUND * open_.sum():
                 break
         assert best is not None
         progress(len(self.outliers), len(self.outliers))
         return best
 
     def _repaired(self, passing: BeliefPropagation, best: State) -> State:
-        """The state after doubtful columns have been started anew, as long as that makes columns sure."""
+        """The state after restarts of doubtful columns, as long as these make columns certain."""
         for _ in range(self.repairs):
-            doubtful = passing.open_ & (best.confidence < DOUBTFUL)
+            doubtful = passing.open_ & (best.confidence < RESTART_BELOW)
             if not doubtful.any():
                 break
             expected = best.expected.copy()
@@ -89,7 +91,7 @@ class MessagePassing(AbstractSolver):
 
 
 def _namesakes(windows: Windows) -> NDArray[np.int64]:
-    """(n,) clients with the same counts in the same windows, itself included: nothing tells them apart."""
+    """(n,) number of clients with the same counts in the same windows, itself included."""
     layout = np.broadcast_to(windows.index, (windows.clients, *windows.index.shape[1:]))
     known = np.nan_to_num(windows.count, nan=-1)
     rows = np.concatenate((layout.reshape(windows.clients, -1), known), axis=1)

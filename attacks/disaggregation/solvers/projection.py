@@ -4,8 +4,8 @@ Two sets are easy to project on: the column space of the aggregates, cut by the 
 product), and the 0/1 columns with the right counts (sorting inside windows). A relaxed reflection
 iteration (Douglas–Rachford) between them finds a point of both, for all clients in one product per step.
 
-Accepted columns help to find the others (*peeling*): clients take part independently, so the overlap of a
-wanted column with a known one is nearly given by the counts, a soft linear measurement of the former.
+Accepted columns help to find the others (*peeling*): clients take part independently, so the counts nearly
+determine the overlap of a missing column with an accepted one. That is a soft linear measurement.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from attacks.disaggregation.columns.attribution import Pool
-from attacks.disaggregation.columns.enumeration import Listing
+from attacks.disaggregation.columns.enumeration import Enumeration
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.rivals import Rivals
 from attacks.disaggregation.proof.verdict import Candidates, judge, resolved
@@ -31,35 +31,35 @@ from attacks.disaggregation.space.subspace import row_blocks
 from attacks.disaggregation.workers import BlockWorkers, Threads
 from fedsim.core.progress import Progress, silent
 
-ALONE = 50
-"""Iterations for which blocks go on by themselves."""
+BLOCK_ITERATIONS = 50
+"""First iterations, in which blocks of clients work independently of each other."""
 OFFER_EVERY = 10
 PEEL_EVERY = 50
-COOLING = (1.0, 0.6, 0.3, 0.1)
-"""Factors of the peeling weight that a stalled batch tries in turn."""
-BATCH = 48
-"""Points below which a batch costs no less: clients that are hard to find get several."""
-SETTLED = 1e3
-"""Pushes a point's entry beyond every other of its window."""
-ENDURANCE = 3e11
-"""Floating-point operations without a new column after which even a small batch gives up."""
-CYCLES = 10
-"""Full cycles of weights without a new column after which any batch gives up."""
-ZERO = 1e-2
-"""Squared distance, in single precision, below which a binary column is taken to lie in an exact space."""
+PEELING_FACTORS = (1.0, 0.6, 0.3, 0.1)
+"""Factors of the peeling weight, which a stalled batch tries in turn."""
+LEAST_BATCH_POINTS = 48
+"""Least points of a batch. A smaller batch costs no less, so clients that are hard to find get several."""
+SETTLED_PUSH = 1e3
+"""Added to a point's entry to put it above (or below) every other entry of its window."""
+FRUITLESS_OPERATIONS = 3e11
+"""Floating-point operations without a new column after which a small batch gives up."""
+FRUITLESS_CYCLES = 10
+"""Cycles of weights without a new column after which any batch gives up."""
+INSIDE_SQUARED = 1e-2
+"""Squared distance, in single precision, below which a binary column counts as inside an exact space."""
 
 
 class Projection(AbstractSolver):
-    """Batched projections with peeling; complete where the paper's program is, in seconds.
+    """Batched projections with peeling; finds all columns where the paper's program does, in seconds.
 
-    `step` is the relaxation of the reflections, `peeling` the weight of the soft measurements (.1 is a
-    narrow optimum; 0 switches them off), `patience` the iterations without a new column before the batch
-    changes its weight and, after a full cycle, starts anew; `max_iterations` bounds the work, though a
-    search that finds nothing new gives up long before. With `prove`, certificates of uniqueness are sought
-    for the columns found, which takes about as long as finding them, and where there is none all columns
-    that a client can have are listed, if it has few ones; without, nobody asks whether there are others, and
-    confidence is .99 for all. `workers` do the first iterations, in blocks of clients, and the proofs; the
-    result does not depend on them.
+    `step` is the relaxation of the reflections. `peeling` is the weight of the soft measurements (.1 is a
+    narrow optimum; 0 switches them off). After `patience` iterations without a new column the batch changes
+    its weight, and after a full cycle it restarts. `max_iterations` bounds the work; a search that finds
+    nothing new gives up long before. With `prove`, certificates of uniqueness are sought for the columns
+    found, which takes about as long as finding them. For clients without a certificate and with few ones all
+    possible columns are enumerated. Without `prove` no alternatives are considered, and confidence is .99 for
+    all. `workers` do the first iterations, in blocks of clients, and the proofs; the result does not depend
+    on them.
     """
 
     name: Literal["projection"] = "projection"
@@ -88,9 +88,9 @@ class Projection(AbstractSolver):
         if len(wanted):
             _Search(instance, self, rng).run(wanted, found, progress)
         if instance.exact and self.prove:
-            listing = Listing(instance)
+            enumeration = Enumeration(instance)
             for client in wanted[~resolved(instance, found)[wanted]].tolist():
-                listed = listing.columns(client)
+                listed = enumeration.columns(client)
                 if listed is not None and len(listed):
                     found.columns[client] = listed[0]
         if not instance.subspace.exact:
@@ -113,10 +113,10 @@ class _Search:
         self.excluded = np.zeros(windows.rounds, dtype=np.float32)
 
     def run(self, wanted: NDArray[np.intp], found: Candidates, progress: Progress) -> None:
-        """Search for the columns of the `wanted` clients and put what turns up into `found`."""
+        """Search for the columns of the `wanted` clients and put them into `found`."""
         settings, peeling = self.settings, self.peeling
         points = self.alone(wanted, found, progress)
-        last_new = last_change = begin = min(ALONE, settings.max_iterations)
+        last_new = last_change = begin = min(BLOCK_ITERATIONS, settings.max_iterations)
         cooling = 0
         for iteration in range(begin, settings.max_iterations):
             if not self.left(wanted):
@@ -124,15 +124,17 @@ class _Search:
             peel = iteration % PEEL_EVERY == 0
             if iteration - last_change >= settings.patience:
                 last_change, cooling, peel = iteration, cooling + 1, True
-                if cooling % len(COOLING) == 0:
+                if cooling % len(PEELING_FACTORS) == 0:
                     points = self.batch(self.pool.without(wanted), wanted)
             if peel:
                 if self.pool.size:
-                    peeling.tilt(self.pool.columns, settings.peeling * COOLING[cooling % len(COOLING)])
+                    peeling.tilt(
+                        self.pool.columns, settings.peeling * PEELING_FACTORS[cooling % len(PEELING_FACTORS)]
+                    )
                 points.renew(peeling)
-            # A sum of two columns in the pool shuts out its parts: every other phase searches without.
+            # A sum of two columns in the pool excludes its parts: every other phase searches without it.
             Q, distance = points.step(peeling, 0.0 if cooling % 2 else self.excluded, settings.step)
-            done = (distance < ZERO) & Q.any(axis=1)
+            done = (distance < INSIDE_SQUARED) & Q.any(axis=1)
             nearer = iteration % OFFER_EVERY == 0 and found.offer(points.clients, Q, distance)
             if done.any():
                 if self.take(points.clients[done], Q[done]):
@@ -141,18 +143,18 @@ class _Search:
                 progress(len(wanted) - len(missing), len(wanted))
                 points = self.batch(missing, wanted, points.of(~done & np.isin(points.clients, missing)))
             elif nearer and not self.space.subspace.exact:
-                last_new = iteration  # under noise nothing is ever done: nearer is as good as new
+                last_new = iteration  # under noise no column is ever inside: a nearer one counts as new
             if iteration - last_new >= self.endurance(len(points)):
                 break
         owned = np.flatnonzero(self.pool.column >= 0)
         found.columns[owned] = self.pool.columns[self.pool.column[owned]]
 
     def alone(self, wanted: NDArray[np.intp], found: Candidates, progress: Progress) -> Points:
-        """The first iterations, block by block; the points still searching come back in one batch."""
+        """The first iterations, block by block; return the points that are still searching as one batch."""
         clients = self.with_spare(wanted, wanted)
         blocks = [clients[block] for block in row_blocks(len(clients))]
         tasks = list(zip(blocks, self.rng.spawn(len(blocks)), strict=True))
-        shared = (self.peeling, self.settings.step, min(ALONE, self.settings.max_iterations))
+        shared = (self.peeling, self.settings.step, min(BLOCK_ITERATIONS, self.settings.max_iterations))
         searching: list[Points] = []
         for block in self.settings.workers.map(_search_block, shared, tasks):
             found.offer(block.searching.clients, block.columns, block.distance)
@@ -165,20 +167,20 @@ class _Search:
         return self.batch(missing, wanted, points.of(np.isin(points.clients, missing)))
 
     def take(self, clients: NDArray[np.intp], columns: NDArray[np.generic]) -> bool:
-        """Put columns into the pool; whether there is a new one among them."""
+        """Put columns into the pool; return whether any is new."""
         new = self.pool.add(clients, columns)
         if new:
             self.excluded = self.exclusions(self.windows.clients)
         return new
 
     def left(self, wanted: NDArray[np.intp]) -> bool:
-        """Whether there is anything left to find."""
+        """Whether a column may still be found."""
         return bool(len(self.pool.without(wanted))) and self.pool.size < self.space.subspace.rank
 
     def batch(
         self, missing: NDArray[np.intp], wanted: NDArray[np.intp], running: Points | None = None
     ) -> Points:
-        """Points for every `missing` client: those `running` go on, the others start."""
+        """Points for every `missing` client: those `running` continue, the others start."""
         on = running.clients if running is not None else missing[:0]
         clients = self.with_spare(np.setdiff1d(missing, on), wanted, len(on))
         if running is not None and not len(clients):
@@ -189,11 +191,12 @@ class _Search:
     def with_spare(self, idle: NDArray[np.intp], wanted: NDArray[np.intp], on: int = 0) -> NDArray[np.intp]:
         """The `idle` clients, and some of them again.
 
-        A small batch costs no less than one of BATCH points, so the rest go to clients that are hard to
-        find; if columns are yet to be attributed, a missing one may be anybody's among the `wanted`.
+        A small batch costs no less than LEAST_BATCH_POINTS points, so the spare points go to clients that are
+        hard to find. If columns are attributed afterwards, any of the `wanted` clients may have a missing
+        one.
         """
         hard = wanted if self.pool.attributed else self.pool.without(wanted)
-        spare = max(BATCH - on - len(idle), 0) if len(hard) else 0
+        spare = max(LEAST_BATCH_POINTS - on - len(idle), 0) if len(hard) else 0
         return np.concatenate((idle, self.rng.choice(hard, spare)))
 
     def endurance(self, points: int) -> int:
@@ -202,28 +205,30 @@ class _Search:
         patience = self.settings.patience
         if not self.space.subspace.exact:
             return patience
-        return int(np.clip(ENDURANCE / work, patience, CYCLES * patience * len(COOLING)))
+        return int(
+            np.clip(FRUITLESS_OPERATIONS / work, patience, FRUITLESS_CYCLES * patience * len(PEELING_FACTORS))
+        )
 
     def exclusions(self, clients: int) -> NDArray[np.float32]:
         """(rounds,) pushes entries to 0 or 1 where the sizes of the cohorts leave no choice.
 
-        What the columns in the pool leave of a round's cohort is shared among the missing clients: if it
-        is nothing, or all of them, that settles the round for each.
+        The rest of a round's cohort, without the columns in the pool, consists of missing clients. If it is
+        empty, or all of them, that settles the round for each.
         """
         push = np.zeros(self.windows.rounds, dtype=np.float32)
         if self.cohort_sizes is not None:
             left = self.cohort_sizes - self.pool.columns.sum(axis=0, dtype=np.int64)
             if left.min() >= 0:
-                push[left == 0] = -SETTLED
-                push[left >= clients - self.pool.size] = SETTLED
+                push[left == 0] = -SETTLED_PUSH
+                push[left >= clients - self.pool.size] = SETTLED_PUSH
         return push
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """What a block came to: the clients `done` (d,) have `done_columns` (d, rounds), others are `searching`.
+    """The result of a block: the clients `done` (d,) have `done_columns` (d, rounds), others are `searching`.
 
-    `columns` and `distance` are where the searching points were last.
+    `columns` and `distance` are the last binary columns of the searching points.
     """
 
     done: NDArray[np.intp]
@@ -236,14 +241,14 @@ class _Block:
 def _search_block(
     shared: tuple[Peeling, float, int], block: tuple[NDArray[np.intp], np.random.Generator]
 ) -> _Block:
-    """Reflect until a block's columns are found, or for so many iterations."""
+    """Reflect until a block's columns are found, or until the iterations are over."""
     (peeling, step, iterations), (clients, rng) = shared, block
     points = Points.start(clients, peeling, rng)
     done, found = [clients[:0]], [np.zeros((0, points.X.shape[1]), dtype=np.uint8)]
     Q, distance = points.X, np.full(len(points), np.inf)
     for _ in range(iterations):
         Q, distance = points.step(peeling, 0.0, step)
-        right = (distance < ZERO) & Q.any(axis=1)
+        right = (distance < INSIDE_SQUARED) & Q.any(axis=1)
         if right.any():
             done.append(points.clients[right])
             found.append(Q[right].astype(np.uint8))

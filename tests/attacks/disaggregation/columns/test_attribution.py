@@ -118,7 +118,7 @@ def test_repair_finds_what_projections_missed(monkeypatch):
     monkeypatch.setattr(
         "attacks.disaggregation.solvers.auto.Projection", lambda **_: Projection(max_iterations=10)
     )
-    monkeypatch.setattr("attacks.disaggregation.solvers.auto.FEW", 1)
+    monkeypatch.setattr("attacks.disaggregation.solvers.auto.REPAIR_ONE_IN", 1)
     monkeypatch.setattr("attacks.disaggregation.columns.lattice.available", lambda: False)
     monkeypatch.setattr("attacks.disaggregation.columns.enumeration.MOST_PER_HALF", 0)
     case = planted(5, clients=16, rounds=40, window=8)

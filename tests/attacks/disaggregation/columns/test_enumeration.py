@@ -8,7 +8,7 @@ import pytest
 
 from analytics.report import windowed_counts
 from attacks.disaggregation import DisaggregationProblem, disaggregate
-from attacks.disaggregation.columns.enumeration import MOST_LISTED, Listing
+from attacks.disaggregation.columns.enumeration import MOST_ENUMERATED, Enumeration
 from attacks.disaggregation.counts.cohort_size_posterior import possible, posterior
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Outcome
@@ -22,7 +22,7 @@ def with_sizes(case):
 
 
 def listing(problem):
-    return Listing(Instance.prepare(problem, rng=np.random.default_rng(0)))
+    return Enumeration(Instance.prepare(problem, rng=np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -52,7 +52,7 @@ def test_a_list_that_would_be_too_long_is_cut_and_never_a_proof():
     P = np.zeros((20, 1), dtype=np.uint8)
     P[::2] = 1
     case = planted(0, participation=np.hstack((P, 1 - P, np.eye(20, 16, dtype=np.uint8))), window=20)
-    assert len(listing(case.problem).columns(0)) == MOST_LISTED
+    assert len(listing(case.problem).columns(0)) == MOST_ENUMERATED
     recovery = disaggregate(case.problem, Projection(max_iterations=50), rng=np.random.default_rng(0))
     assert recovery.outcome[0] == Outcome.UNRESOLVED
     assert "columns meet every constraint" in recovery.reason[0]
