@@ -1,1 +1,1 @@
-"""Audits: the logs of a real system, attacked without a simulator and without a truth."""
+"""Audits: attack the logs of a real system, without a simulator and without a truth."""

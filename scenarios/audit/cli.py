@@ -20,33 +20,35 @@ def audit(
     ],
     counts: Annotated[
         Path | None,
-        typer.Option(help="CSV: client,start,stop,count[,sd]; without it, columns have no names."),
+        typer.Option(help="CSV: client,start,stop,count[,sd]. Without it, recovered columns have no names."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="A new folder for the findings.")],
+    out: Annotated[Path, typer.Option("--out", help="A new folder for the results.")],
     clients: Annotated[
-        int | None, typer.Option(min=1, help="How many clients the sums hold, if the counts do not name all.")
+        int | None, typer.Option(min=1, help="Number of clients in the sums, if the counts do not name all.")
     ] = None,
-    counts_sd: Annotated[float, typer.Option(min=0, help="Standard deviation of noise in the counts.")] = 0.0,
+    counts_sd: Annotated[
+        float, typer.Option(min=0, help="Standard deviation of the noise in the counts.")
+    ] = 0.0,
     cohort_sizes: Annotated[
         Path | None, typer.Option(help="CSV with a column cohort_size, one line per round.")
     ] = None,
     layers: Annotated[
         Path | None, typer.Option(help='JSON: {"shapes": [[6, 3, 5, 5], …]}, the tensors of the model.')
     ] = None,
-    solver: Annotated[str, typer.Option(help="See `fedsim list`.")] = "auto",
+    solver: Annotated[str, typer.Option(help="The solver of the attack; see `fedsim list`.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the attack.")] = 0,
     alternatives: Annotated[
-        bool, typer.Option(help="Try on the same log what would have prevented it; costs some more attacks.")
+        bool, typer.Option(help="Try changes that would have prevented the leak; each costs another attack.")
     ] = True,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON instead of a summary.")
     ] = False,
 ) -> None:
-    """Audit the logs of a real system: who can be separated from its sums and counts."""
+    """Audit the logs of a real system: which clients do its sums and counts reveal?"""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists: choose another --out")
     if counts is None and counts_sd:
-        raise UserError(f"--counts-sd {counts_sd:g}: there are no counts that it could be the error of")
+        raise UserError(f"--counts-sd {counts_sd:g}: there are no counts; give --counts too")
     if not math.isfinite(counts_sd):
         raise UserError(f"--counts-sd {counts_sd:g}: expected a standard deviation, 0 or more")
     from attacks.disaggregation import ProblemError
@@ -62,8 +64,9 @@ def audit(
 
     from fedsim.core.files import check_writable, writing
     from scenarios.audit.audit import audit as audit_log
+    from scenarios.audit.files import save_audit
     from scenarios.audit.logs import Log
-    from scenarios.audit.page import advice, conclusion, remarks
+    from scenarios.audit.summary import show_audit
     from scenarios.console import progress_bars
 
     with writing(out):
@@ -80,31 +83,8 @@ def audit(
             trying=bar("trying"),
         )
     out.mkdir(parents=True, exist_ok=True)
-    found.save(out)
-    summary = found.summary()
+    save_audit(found, out)
     if as_json:
-        typer.echo(json.dumps(summary, indent=2))
+        typer.echo(json.dumps(found.summary(), indent=2))
         return
-    tally = ", ".join(f"{number} {outcome}" for outcome, number in summary["outcomes"].items() if number)
-    noise = (
-        "none but rounding"
-        if found.exact
-        else f"outside the clients' space, {100 * found.noise:.3g} % of the energy inside"
-    )
-    for name, value in (
-        ("separated", f"{found.separated} of {found.num_clients} clients ({found.told_by}): {tally}"),
-        ("own updates", f"of {found.singled_out}"),
-        ("right", f"about {found.expected_right:.1f} of {found.separated}, as the attack judges itself"),
-        ("noise", noise),
-        ("rounds", f"{found.rounds}, of {found.dim} entries each, rank {found.rank}"),
-    ):
-        typer.echo(f"{name:<14}{value}")
-    for reason, number in summary["unresolved"].items():
-        typer.echo(f"{'unresolved':<14}{number}: {reason}")
-    for tried in found.alternatives:
-        typer.echo(
-            f"  with {tried.change}: {tried.separated} of {found.separated} would have come out the same"
-        )
-    for sentence in (*([] if found.separated else [conclusion(found)]), *remarks(found), *advice(found)):
-        typer.echo(f"  {sentence}")
-    typer.echo(f"{'report':<14}{out / 'report.html'}")
+    show_audit(found, out / "report.html")

@@ -1,1 +1,1 @@
-"""Evaluations: defences beside each other, what each stops and what it costs."""
+"""Evaluations: compare defences by what each stops and what it costs."""

@@ -12,9 +12,13 @@ from scenarios.sweep.cli import BaseSet, Fresh, Json, Ray, Workers, at_work, int
 
 
 def evaluate(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="An evaluation file, or one from the library.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="An evaluation file, or a name from the library.")
+    ],
     *,
-    out: Annotated[Path | None, typer.Option("--out", help="The folder; runs/NAME if not given.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the evaluation; runs/NAME by default.")
+    ] = None,
     overrides: BaseSet = None,
     workers: Workers = None,
     ray: Ray = False,
@@ -22,8 +26,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare defences: what each stops, and what it costs."""
-    from scenarios.evaluate.evaluate import Evaluation, columns, sentence, table
-    from scenarios.evaluate.evaluate import evaluate as evaluate_defences
+    from scenarios.evaluate.evaluation import Evaluation
     from scenarios.run.scenario import find_scenario
 
     path = find_scenario(file)
@@ -32,7 +35,10 @@ def evaluate(
 
     from fedsim.core.files import write_text
     from scenarios.console import progress_bars
+    from scenarios.evaluate.outcome import columns, table
+    from scenarios.evaluate.outcome import evaluate as evaluate_defences
     from scenarios.evaluate.page import render_evaluation
+    from scenarios.evaluate.sentences import sentence
     from scenarios.sweep.code import other_code
     from scenarios.sweep.run import check_worlds
     from scenarios.sweep.table import write_table

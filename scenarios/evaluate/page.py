@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scenarios.evaluate.evaluate import (
-    ACCURACY,
-    SINGLED_OUT,
-    UTILITY,
-    Evaluation,
-    Outcome,
-    columns,
-    sentence,
-)
+from scenarios.evaluate.evaluation import Evaluation
+from scenarios.evaluate.figures import ACCURACY, SINGLED_OUT, UTILITY
+from scenarios.evaluate.outcome import Outcome, columns
+from scenarios.evaluate.sentences import sentence
 from scenarios.pages import embedded, render
 from scenarios.run.scenario import Scenario
 from scenarios.sweep.code import other_code
@@ -25,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def render_evaluation(evaluation: Evaluation, outcomes: Sequence[Outcome], directory: SweepDirectory) -> str:
-    """One page; nothing on it but what the points' figures say."""
+    """One self-contained page."""
     none, *defended = outcomes
     shown = columns(outcomes)
     return render(
@@ -65,7 +60,7 @@ def _run(result: PointResult, directory: SweepDirectory) -> dict[str, Any]:
 
 
 def frontier(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Those that no other beats in both: less leakage at no less accuracy; from least leakage upwards."""
+    """Outcomes that no other beats in both leakage and accuracy, from the least leakage upwards."""
     placed = sorted(
         (o for o in outcomes if SINGLED_OUT in o.figures and ACCURACY in o.figures),
         key=lambda o: (o.figures[SINGLED_OUT].mean, -o.figures[ACCURACY].mean),
@@ -78,7 +73,7 @@ def frontier(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def draw(outcomes: Sequence[Outcome]) -> Picture:
-    """Clients singled out against test accuracy; the line joins what nothing else beats in both."""
+    """Clients singled out against test accuracy; the line joins the frontier."""
     from matplotlib.figure import Figure as Picture
 
     picture = Picture(figsize=(10, 5), layout="constrained")

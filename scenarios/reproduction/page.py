@@ -12,7 +12,7 @@ from fedsim.core.files import write_text
 from scenarios.pages import embedded, render
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw
-from scenarios.sweep.table import write_csv
+from scenarios.tables import write_csv
 
 
 def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:

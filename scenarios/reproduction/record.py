@@ -17,7 +17,7 @@ from scenarios.reproduction.pictures import draw
 from scenarios.reproduction.recorded import with_recorded
 from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.sweep import shown
-from scenarios.sweep.table import write_csv
+from scenarios.tables import write_csv
 
 
 def write_record(experiments: Sequence[Experiment], directory: SweepDirectory, file: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,9 +11,7 @@ from fedsim.core.files import written_whole
 from scenarios.run.figure_names import figures_of
 from scenarios.sweep.run import PointResult
 from scenarios.sweep.sweep import Sweep, shown
-
-Row = Mapping[str, Any]
-"""Column → value; None where there is none."""
+from scenarios.tables import Row, write_csv
 
 
 def tidy(sweep: Sweep, results: Sequence[PointResult]) -> list[dict[str, Any]]:
@@ -51,14 +48,6 @@ def write_table(rows: Sequence[Row], path: Path) -> list[Path]:
     with written_whole(beside) as temporary:
         parquet.write_table(pyarrow.table(columns), temporary)
     return [path, beside]
-
-
-def write_csv(rows: Sequence[Row], path: Path) -> None:
-    """Write rows that have the same columns."""
-    with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def _cell(value: Any) -> Any:

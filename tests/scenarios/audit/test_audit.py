@@ -14,8 +14,9 @@ from analytics.report import ParticipationReport
 from attacks.disaggregation import Recovery
 from fedsim.core.errors import UserError
 from scenarios.audit.audit import audit
-from scenarios.audit.logs import Log, read_sums
-from scenarios.audit.page import conclusion, remarks
+from scenarios.audit.logs import Log
+from scenarios.audit.sums import read_sums
+from scenarios.audit.words import conclusion, remarks
 from scenarios.planted import Planted
 
 PLANTED = Planted(clients=8, rounds=40, rate=0.3, window=4, dim=40)
@@ -69,20 +70,17 @@ def test_what_an_audit_leaves(fedsim, log_files, tmp_path):
 def test_changes_are_tried_on_the_log_itself(log_files, tmp_path):
     log = Log.read(tmp_path / "sums.npy", tmp_path / "counts.csv")
     tried = {a.change: a.separated for a in audit(log).alternatives}
-    assert tried["the first 10 of the 40 rounds only"] < 8
-    assert tried["the first 30 of the 40 rounds only"] == 8
-    assert (
-        tried["one count for every 8 that were published"]
-        <= tried["one count for every 2 that were published"]
-    )
+    assert tried["only the first 10 of 40 rounds"] < 8
+    assert tried["only the first 30 of 40 rounds"] == 8
+    assert tried["one count in place of 8"] <= tried["one count in place of 2"]
     assert audit(log, alternatives=False).alternatives == ()
 
 
 def test_changes_are_tried_with_the_audits_own_solver():
-    """A weaker one would take its own failure for protection."""
+    """A weaker solver would mistake its own failure for protection."""
     _, transcript, counts = Planted(clients=24, rounds=96, rate=0.2, window=8, seed=3).plant()
     tried = audit(Log(transcript.aggregates, counts, None, None, {})).alternatives[-1]
-    assert tried.change.startswith("the first 24 of")
+    assert tried.change.startswith("only the first 24 of")
     past = counts.stop <= 24
     early = ParticipationReport(
         counts.clients, counts.client[past], counts.start[past], counts.stop[past], counts.count[past]
@@ -302,7 +300,7 @@ def test_counts_of_other_rounds_are_no_clean_bill(log_files, tmp_path):
     (tmp_path / "counts.csv").write_text("\n".join(moved))
     found = audit(Log.read(tmp_path / "sums.npy", tmp_path / "counts.csv"))
     assert found.separated < found.sums_alone == 8
-    assert any("Do the counts, or the cohort sizes, belong" in sentence for sentence in remarks(found))
+    assert any("Do the counts and the cohort sizes belong" in sentence for sentence in remarks(found))
     assert not remarks(audit(Log.read(tmp_path / "sums.npy"), alternatives=False))
 
 
@@ -332,4 +330,4 @@ def test_counts_beyond_the_cohorts_are_told(log_files, tmp_path):
     assert audit(replace(log, cohort_sizes=sizes), alternatives=False).doubted is None
     found = audit(replace(log, cohort_sizes=np.maximum(sizes - 1, 0)), alternatives=False)
     assert found.doubted > 0
-    assert "more than the cohort sizes hold" in remarks(found)[0]
+    assert "more than the cohort sizes" in remarks(found)[0]

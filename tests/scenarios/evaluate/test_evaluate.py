@@ -6,7 +6,8 @@ import json
 import pytest
 
 import scenarios.run.runner
-from scenarios.evaluate.evaluate import (
+from scenarios.evaluate.evaluation import Evaluation
+from scenarios.evaluate.figures import (
     ACCURACY,
     COUNT_ERROR,
     LEAKAGE,
@@ -15,13 +16,10 @@ from scenarios.evaluate.evaluate import (
     SINGLED_OUT,
     UTILITY,
     WINDOW,
-    Evaluation,
-    Figure,
-    Outcome,
-    numbers,
-    sentence,
 )
+from scenarios.evaluate.outcome import Figure, Outcome, numbers
 from scenarios.evaluate.page import frontier
+from scenarios.evaluate.sentences import sentence
 from scenarios.run.runner import read_result
 from scenarios.run.scenario import LIBRARY
 
@@ -95,29 +93,29 @@ def test_sentences_say_what_the_figures_say():
     stopped = outcome("noise", leak=(0.0, 0.0), accuracy=(0.4, 0.0), error=(0.0, 0.0), messages=(5.0, 0.0))
     assert sentence(stopped, none) == (
         "noise stops the attack: 0 % of the clients are singled out instead of 100 %; "
-        "the price: -10.0 points of test accuracy."
+        "cost: -10.0 points of test accuracy."
     )
     weak = outcome("x", leak=(0.5, 0.1), accuracy=(0.5, 0.0), error=(1.5, 0.0), messages=(7.0, 0.0))
     assert "weakens the attack: 50 %" in sentence(weak, none)
-    assert "counts that are off by 1.5 on average, +2.0 messages per round" in sentence(weak, none)
+    assert "an error of 1.5 per count, +2.0 messages per round" in sentence(weak, none)
     unsure = outcome("x", leak=(0.5, 0.6), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
-    assert "(these seeds do not settle it); the price: no counts to publish" in sentence(unsure, none)
+    assert "(uncertain: wide intervals); cost: no counts are published" in sentence(unsure, none)
     hardly = outcome("x", leak=(0.03, 0.1), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
-    assert "stops the attack: 3 % of the clients are singled out instead of 100 % (these" in sentence(
+    assert "stops the attack: 3 % of the clients are singled out instead of 100 % (uncertain" in sentence(
         hardly, none
     )
     maybe = outcome("x", leak=(0.97, 0.1), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
     assert (
-        "does not stop the attack: 97 % of the clients are singled out instead of 100 % (these"
+        "does not stop the attack: 97 % of the clients are singled out instead of 100 % (uncertain"
         in sentence(maybe, none)
     )
     once = outcome("x", leak=(0.5, None), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
-    assert "instead of 100 % (one seed does not settle it)" in sentence(once, none)
+    assert "instead of 100 % (uncertain: only one seed)" in sentence(once, none)
     useless = outcome("x", leak=(1.0, 0.0), accuracy=(0.5, 0.0), error=(0.0, 0.0), messages=(5.0, 0.0))
     assert "does not stop the attack: 100 % of the clients are singled out instead of 100 %; " in sentence(
         useless, none
     )
-    assert "the price: nothing that was measured" in sentence(useless, none)
+    assert "cost: none measured" in sentence(useless, none)
     assert "has nothing to stop" in sentence(none, stopped)
 
 
@@ -177,12 +175,15 @@ def test_a_defence_that_fails_is_said_to(fedsim, scenario_file, tmp_path, monkey
         (("seeds = 2", "seeds = 0"), "seeds is 0: expected greater than 0"),
         (('base = "small.toml"', ""), "base: missing"),
         (('"small.toml"', '"smal.toml"'), "smal.toml: no such file"),
-        (('name = "batches"\nset', 'name = "no counts"\nset'), "every name may stand there once"),
+        (('name = "batches"\nset', 'name = "no counts"\nset'), "each name must be unique"),
         (("batch_size = 3", "size = 3"), "federation.participation.size: unknown key"),
         (("batch_size = 3", "batch_size = 7"), "expected at most the 0 batches of 7 that 6 clients make"),
         (("set.analytics.collection", "analytics.collection"), "defences.0.analytics: unknown key"),
         (('set.analytics.collection = "off"', "set = {}"), "defences.0.set is {}"),
-        (('set.analytics.collection = "off"', "set.seed = 7"), "sets the seed: all have the same seeds"),
+        (
+            ('set.analytics.collection = "off"', "set.seed = 7"),
+            "sets the seed, but all defences share the same seeds",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(fedsim, scenario_file, tmp_path, change, message):
@@ -197,7 +198,7 @@ def test_seeds_are_the_files(fedsim, scenario_file, tmp_path):
     (tmp_path / "evaluation.toml").write_text(EVALUATION)
     done = fedsim("evaluate", "evaluation.toml", "--set", "seed=7")
     assert (done.status, done.stdout) == (2, "")
-    assert "--set seed=7: seeds are 1 to 2, as evaluation.toml says" in done.stderr
+    assert "--set seed=7: evaluation.toml uses the seeds 1 to 2" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["defences", "defences_cifar10"])

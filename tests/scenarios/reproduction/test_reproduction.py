@@ -32,7 +32,7 @@ from scenarios.run.scoring import update_variance
 from scenarios.sweep.code import this_code
 from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.run import run_sweep
-from scenarios.sweep.table import write_csv
+from scenarios.tables import write_csv
 
 SMALL = """
 title = "Small"

@@ -1,0 +1,41 @@
+"""The files that an audit leaves: the recovery, a table of clients, every figure, and a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attacks.disaggregation.recovery import Outcome, Recovery
+from fedsim.core.files import write_json, write_text
+from scenarios.audit.audit import Audit
+from scenarios.audit.page import render_audit
+from scenarios.tables import write_csv
+
+CLIENT_COLUMNS = ("client", "outcome", "confidence", "rounds", "update_error", "reason")
+
+
+def save_audit(audit: Audit, folder: Path) -> None:
+    """Write `recovery.npz`, `clients.csv`, `result.json` and `report.html`, each whole."""
+    rows = client_rows(audit.recovery)
+    audit.recovery.save(folder / "recovery.npz")
+    write_csv(rows, folder / "clients.csv", CLIENT_COLUMNS)
+    write_json(folder / "result.json", audit.summary())
+    write_text(folder / "report.html", render_audit(audit, rows))
+
+
+def client_rows(recovery: Recovery) -> list[dict[str, Any]]:
+    """One row of `CLIENT_COLUMNS` per client, in the order of the recovery."""
+    took_part = (recovery.participation == 1).sum(axis=0)
+    return [
+        {
+            "client": str(recovery.clients[k]),
+            "outcome": str(recovery.outcome[k]),
+            "confidence": f"{recovery.confidence[k]:.4g}",
+            "rounds": int(took_part[k]) if recovery.outcome[k] != Outcome.UNRESOLVED else "",
+            "update_error": "" if np.isnan(recovery.update_error[k]) else f"{recovery.update_error[k]:.4g}",
+            "reason": str(recovery.reason[k]),
+        }
+        for k in range(len(recovery.clients))
+    ]

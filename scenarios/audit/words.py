@@ -1,0 +1,58 @@
+"""The findings of an audit in sentences."""
+
+from __future__ import annotations
+
+from scenarios.audit.audit import Audit
+
+
+def conclusion(audit: Audit) -> str:
+    """What leaked, and how sure the attack is, in two sentences."""
+    if not audit.separated:
+        return (
+            "This attack separated no client. That is no proof that these sums and counts are safe: more "
+            "rounds or another attack may succeed."
+        )
+    names = "" if audit.named else " (their names are unknown)"
+    return (
+        f"The attack recovered the rounds of {audit.separated} of {audit.num_clients} clients{names} and the "
+        f"own update of {audit.singled_out}. About {audit.expected_right:.1f} of the {audit.separated} are "
+        "right, by the attack's own confidence."
+    )
+
+
+def noise(audit: Audit) -> str:
+    """How noisy the sums are."""
+    if audit.exact:
+        return "rounding only"
+    return f"{100 * audit.noise:.3g} % of the energy of the updates"
+
+
+def remarks(audit: Audit) -> list[str]:
+    """Contradictions within the log."""
+    sentences = []
+    if audit.sums_alone and audit.sums_alone > audit.separated:
+        sentences.append(
+            f"The sums alone reveal {audit.sums_alone} columns, more than the sums with counts and cohort "
+            "sizes. Do the counts and the cohort sizes belong to these sums? Rounds are counted from 0, stop "
+            "is the round after the last one, and sums are in the order of their rounds."
+        )
+    if audit.doubted is not None:
+        sentences.append(
+            "The counts add up to more than the cohort sizes: updates were lost on the way, or one of the "
+            f"two is wrong. So the attack assumed an error of {audit.doubted:.2g} in every count, and it "
+            "proved nothing."
+        )
+    return sentences
+
+
+def advice(audit: Audit) -> list[str]:
+    """What prevents separation whatever the attack."""
+    if not audit.separated:
+        return []
+    return [
+        f"Sums cannot tell clients apart while there are at most as many rounds as clients (here "
+        f"{audit.rounds} rounds and {audit.num_clients} clients). Then only counts that leave no choice "
+        "reveal a client.",
+        "Clients that only ever take part together are separated as a group at best, after any number of "
+        "rounds.",
+    ]
