@@ -1,11 +1,11 @@
 """What masks cost: CPU ms per client and round, masked beside ideal, in one run.
 
-    python benchmarks/secure_aggregation.py [--cohorts 5 10 20] [--hidden 84] [--repeats 5]
+    python -m benchmarks.secure_aggregation [--cohorts 5 10 20] [--hidden 84] [--repeats 5]
 
 Real devices train LeNet on 64 generated images (batches of 16, one epoch). Rounds of three kinds alternate:
 ideal, masked, and masked with every fifth device on average lost after the masks were agreed. `device` is
 the time inside the devices, training included; `server` is the rest, per client of the cohort; medians over
-the repeats. `ratio` is the whole round's time over the ideal round's. Nothing here is a test.
+the repeats. `ratio` is the whole round's time over the ideal round's.
 """
 
 from __future__ import annotations
