@@ -20,6 +20,9 @@ COUNTS_HEADER = ("client", "start", "stop", "count")
 SD_COLUMN = "sd"
 """The fifth column of a table whose counts have errors: their standard deviations."""
 
+_MOST_STANDARD_DEVIATIONS = 1000
+"""Distance of a count from the possible ones that no error explains: the stated deviation must be wrong."""
+
 
 class ReportError(ValueError):
     """An invalid table of counts; `row` is the index of the wrong row, if a single row is wrong."""
@@ -75,6 +78,11 @@ class ParticipationReport:
         yield exact & (self.count != np.round(self.count)), "an exact count is a whole number"
         yield exact & (self.count < 0), "a count cannot be negative"
         yield exact & (self.count > self.stop - self.start), "more participations than rounds"
+        beyond = np.maximum(self.count - (self.stop - self.start), -self.count)
+        yield (
+            answered & (self.sd > 0) & (beyond / _MOST_STANDARD_DEVIATIONS > self.sd),
+            f"more than {_MOST_STANDARD_DEVIATIONS} standard deviations from any possible count",
+        )
 
     def describe_row(self, row: int) -> str:
         """The row in words, for messages."""

@@ -65,7 +65,15 @@ def test_impossible_rows_are_named(row, problem):
         ParticipationReport.from_rows([row])
 
 
-def test_noisy_counts_may_be_anything_finite():
+@pytest.mark.parametrize("count", [1e300, -1e300, 1005.5])
+def test_a_count_that_its_error_cannot_explain_is_named(count):
+    with pytest.raises(
+        ReportError, match=r"client 0.*more than 1000 standard deviations from any possible count"
+    ):
+        ParticipationReport.from_rows([(0, 0, 4, count)], noise_sd=1)
+
+
+def test_noisy_counts_may_lie_outside_their_window():
     assert ParticipationReport.from_rows([(0, 0, 4, -1.5), (0, 4, 8, 9.0)], noise_sd=1).noise_sd == 1
 
 

@@ -284,6 +284,20 @@ def test_errors_of_counts_are_stated_once_and_for_counts(fedsim, log_files, tmp_
         assert message in done.stderr
 
 
+def test_a_count_far_beyond_its_error_is_one_line(fedsim, log_files, tmp_path):
+    lines = (tmp_path / "counts.csv").read_text().splitlines()
+    lines[3] = lines[3].rpartition(",")[0] + ",1e300"
+    (tmp_path / "counts.csv").write_text("\n".join(lines))
+    options = ("--counts", "counts.csv", "--counts-sd", "1", "--out", "audit")
+    done = fedsim("audit", "--aggregates", "sums.npy", *options)
+    assert (done.status, done.stdout) == (2, "")
+    assert done.stderr == (
+        "fedsim: counts.csv, line 4: client device-h, rounds 8..11, count 1e+300: "
+        "more than 1000 standard deviations from any possible count\n"
+    )
+    assert not (tmp_path / "audit").exists()
+
+
 def test_solvers_that_need_counts_say_so(fedsim, log_files, tmp_path):
     done = fedsim("audit", "--aggregates", "sums.npy", "--solver", "projection", "--out", "audit")
     assert (done.status, done.stdout) == (2, "")
