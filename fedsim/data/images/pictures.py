@@ -18,7 +18,8 @@ def read_pictures(
     """(n, height, width, 3): every file decoded to its last byte and brought to that size by `fit`.
 
     A file that is truncated or no picture is a `UserError` that names it; so is a PNG with altered bytes. A
-    JPEG has no checksum to tell by. Pictures are converted to RGB.
+    JPEG has no checksum to tell by. Pictures are converted to RGB with 8 bits per channel. Of 16 bits
+    the upper 8 are kept. A picture with 32 bits is a `UserError`.
     """
     pixels = np.empty((len(files), height, width, 3), dtype=np.uint8)
     for target, file in zip(pixels, files, strict=True):
@@ -32,8 +33,23 @@ def _read(file: Path, fit: Callable[[Image.Image], Image.Image]) -> NDArray[np.u
             # Compares the checksums of a PNG, and leaves the file to be opened again. A JPEG has none.
             picture.verify()
         with Image.open(file) as picture:
-            return np.asarray(fit(picture.convert("RGB")), dtype=np.uint8)
+            return np.asarray(fit(_in_8_bits(picture, file).convert("RGB")), dtype=np.uint8)
     # SyntaxError is what Pillow says about a broken PNG chunk.
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"data.path: {file} is damaged or no picture: {reason}") from error
+
+
+def _in_8_bits(picture: Image.Image, file: Path) -> Image.Image:
+    """The picture with pixels of 0 to 255, which is the only range that Pillow converts without clipping.
+
+    Pillow itself reads colours of 16 bits as their upper 8 bits. It keeps all bits of grey pixels.
+    """
+    if picture.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    if picture.mode in {"I", "F"}:
+        raise UserError(
+            f"data.path: {file} has pixels of 32 bits, whose range is not known: "
+            "save it with 8 or 16 bits per channel"
+        )
+    return picture

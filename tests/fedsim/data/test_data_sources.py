@@ -288,6 +288,23 @@ def test_folder_keeps_proportions(tmp_path):
     assert (Folder(path=tmp_path, size=10, test_fraction=0.5).load(0).train.inputs == 255).all()
 
 
+def test_grey_pictures_of_16_bits_keep_their_shades(tmp_path):
+    """The same picture in 8 and 16 bits: Pillow would clip the second to white."""
+    shades = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    for name, pixels in (("eight", shades), ("sixteen", shades.astype(np.uint16) * 257)):
+        (tmp_path / name).mkdir()
+        Image.fromarray(pixels).save(tmp_path / name / "0.png")
+    data = Folder(path=tmp_path, size=16, test_fraction=0.5).load(0)
+    assert np.array_equal(data.train.inputs[0, ..., 0], shades)
+    assert np.array_equal(data.test.inputs[0, ..., 0], shades)
+
+
+def test_pictures_of_32_bits_are_refused(tmp_path):
+    root = copies.image_folder(tmp_path / "pets")
+    Image.fromarray(np.full((8, 8), 70_000, np.int32)).save(root / "cats" / "9.png", format="TIFF")
+    assert "cats/9.png has pixels of 32 bits" in mistake(Folder(path=root))
+
+
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
