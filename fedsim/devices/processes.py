@@ -13,6 +13,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Generic, TypeVar
 
+from fedsim.core.errors import RunFailedError
+
 Task = TypeVar("Task")
 
 
@@ -50,7 +52,10 @@ class ForkedProcesses(Generic[Task]):
         for task in own:
             self._work(task)
         for pipe, _ in busy:
-            if (fault := _answer(pipe)) is not None:
+            fault = _answer(pipe)
+            if isinstance(fault, RunFailedError):
+                raise fault
+            if fault is not None:
                 raise RuntimeError(f"a worker process failed:\n{fault}")
 
     def close(self) -> None:
@@ -83,15 +88,18 @@ class ForkedProcesses(Generic[Task]):
                 try:
                     for task in tasks:
                         self._work(task)
+                except RunFailedError as error:
+                    pipe.send(error)
+                    return
                 except Exception:
                     pipe.send(traceback.format_exc())
                     return
                 pipe.send(None)
 
 
-def _answer(pipe: Connection) -> str | None:
+def _answer(pipe: Connection) -> RunFailedError | str | None:
     try:
-        fault: str | None = pipe.recv()
+        fault: RunFailedError | str | None = pipe.recv()
     except EOFError:
         return "it ended without a word; was it out of memory?"
     return fault

@@ -21,6 +21,7 @@ from fedsim.devices.processes import ForkedProcesses
 from fedsim.federation import ClientSettings
 from fedsim.models.architecture import Architecture
 from fedsim.tasks.task import StackedTask
+from fedsim.training.determinism import check_same_update, is_checked_twice, without_random_numbers
 from fedsim.training.local_training import (
     FlatModel,
     examples_used,
@@ -74,6 +75,7 @@ class Trainer:
         torch.set_num_threads(1)
         self.settings, self.seed = settings, seed
         self._task, self._examples, self._owned = data.task, data.train, owned
+        self._is_foreign = model.is_foreign
         module = initial_model(model, data.task, stream(seed, seeds.Stage.MODEL))
         self._stacked = _stackable(data, module)
         self._stacks: dict[tuple[int, bool], Stack] = {}
@@ -173,6 +175,19 @@ class Trainer:
 
     def _alone(
         self, client: int, round_index: int, start: NDArray[np.float32], marks: Sequence[int] = ()
+    ) -> NDArray[np.float32]:
+        """One client's update; a `RunFailedError` if a network of the user's turns out to be random."""
+        if not self._is_foreign:
+            return self._computed(client, round_index, start, marks)
+        with without_random_numbers():
+            update = self._computed(client, round_index, start, marks)
+        if is_checked_twice(client, round_index):
+            again = self._computed(client, round_index, start, marks)
+            check_same_update(update, again, client=client, round_index=round_index)
+        return update
+
+    def _computed(
+        self, client: int, round_index: int, start: NDArray[np.float32], marks: Sequence[int]
     ) -> NDArray[np.float32]:
         mine = self._owned[client]
         return local_update(

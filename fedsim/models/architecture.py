@@ -18,6 +18,8 @@ class Architecture(Settings, ABC):
 
     needs: ClassVar[str]
     """The inputs that it takes, in words."""
+    is_foreign: ClassVar[bool] = False
+    """Whether somebody else wrote the network, so that training checks that it is not random."""
 
     name: str
 

@@ -44,10 +44,13 @@ class Custom(Architecture):
     outputs), the logits if the task is a classification.
 
     A federation exchanges parameters only, and every engine has to compute the same update. So a network is
-    refused if it keeps other state (batch normalisation) or draws random numbers (dropout).
+    refused if it keeps other state (batch normalisation) or draws random numbers (dropout). A factory is
+    refused if it returns other weights when it is called again with the same state of torch's generator.
+    Training goes on checking: see `fedsim.training.determinism`.
     """
 
     needs: ClassVar[str] = "any inputs"
+    is_foreign: ClassVar[bool] = True
 
     name: Literal["custom"] = "custom"
     factory: str
@@ -65,9 +68,20 @@ class Custom(Architecture):
         return True
 
     def build(self, task: Task) -> nn.Module:
-        """The network that the factory returns, after a trial on a batch of two."""
+        """The network that the factory returns twice, after a trial on a batch of two."""
+        import torch
+        from torch import nn
+
         with _one_line(f"model.factory: {self.factory} cannot be used on inputs of shape {task.input_shape}"):
-            return _tried_out(self._find()(task.input_shape, task.outputs), task)
+            factory = self._find()
+            state = torch.get_rng_state()
+            module = _tried_out(factory(task.input_shape, task.outputs), task)
+            weights = _weights(module)
+            torch.set_rng_state(state)
+            again = factory(task.input_shape, task.outputs)
+            if not isinstance(again, nn.Module) or _weights(again) != weights:
+                raise ValueError("it returns other weights each time: draw them from torch's generator only")
+            return module
 
     def _find(self) -> Callable[[tuple[int, ...], int], Any]:
         module_name, _, attributes = self.factory.partition(":")
@@ -95,14 +109,15 @@ def _import(name: str) -> Any:
         # when they unpack the network. Last on the path, so that a file there hides no package.
         sys.path.append(folder)
     try:
-        return importlib.import_module(name)
+        with _no_exit():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise UserError(
                 f"model.factory: there is no module {name!r}, neither where Python looks nor in {folder}"
             ) from error
         raise UserError(f"model.factory: {name} cannot be imported: {error}") from error
-    except (ImportError, SyntaxError) as error:
+    except (ImportError, SyntaxError, RuntimeError) as error:
         raise UserError(f"model.factory: {name} cannot be imported: {error}") from error
 
 
@@ -110,9 +125,23 @@ def _import(name: str) -> Any:
 def _one_line(about: str) -> Iterator[None]:
     """Turns an exception about a network that does not fit into a `UserError`."""
     try:
-        yield
+        with _no_exit():
+            yield
     except _FACTORY_ERRORS as error:
         raise UserError(f"{about}: {type(error).__name__}: {' '.join(str(error).split())}") from error
+
+
+@contextmanager
+def _no_exit() -> Iterator[None]:
+    """Turns `sys.exit()` in the user's code into an exception like any other: it must not end the command."""
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError(f"it calls sys.exit({'' if error.code is None else repr(error.code)})") from error
+
+
+def _weights(module: nn.Module) -> list[bytes]:
+    return [parameter.detach().numpy().tobytes() for parameter in module.parameters()]
 
 
 def _tried_out(module: Any, task: Task) -> nn.Module:

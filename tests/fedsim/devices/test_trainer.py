@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
+from fedsim.core.errors import RunFailedError
 from fedsim.core.seeds import Stage, stream
 from fedsim.data import Examples
 from fedsim.data.images.labelled import labelled_images
@@ -52,6 +54,26 @@ def unknown_network(image_shape, classes):
     return nn.Sequential(
         nn.Flatten(), nn.Linear(int(np.prod(image_shape)), 8), nn.Tanh(), nn.Linear(8, classes)
     )
+
+
+class TurnsRandom(nn.Module):
+    """Deterministic when it is tried out, and random from its fifth batch on."""
+
+    def __init__(self, network, draw):
+        super().__init__()
+        self.network, self.draw, self.batches = network, draw, 0
+
+    def forward(self, x):
+        self.batches += 1
+        return self.network(x) * (1 if self.batches < 5 else float(self.draw()))
+
+
+def drops_out_late(image_shape, classes):
+    return TurnsRandom(unknown_network(image_shape, classes), lambda: torch.rand(()))
+
+
+def has_its_own_dice(image_shape, classes):
+    return TurnsRandom(unknown_network(image_shape, classes), np.random.default_rng(0).random)
 
 
 def trainer(
@@ -183,6 +205,23 @@ def test_what_was_prepared_is_for_one_model_and_round_only():
     again = trainer(model)
     assert np.array_equal(other_round, again.update(0, 1, start))
     assert np.array_equal(other_start, again.update(0, 0, 2 * start))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        (drops_out_late, "drew random numbers from torch's generator during training"),
+        (has_its_own_dice, "gave two updates for client [0-7] in round 5 from the same model"),
+    ],
+)
+def test_a_network_that_turns_random_after_its_trial_ends_the_run(factory, message, workers):
+    model = Custom(factory=f"{__name__}:{factory.__name__}")
+    with (
+        trainer(model, workers=workers) as training,
+        pytest.raises(RunFailedError, match=f"model.factory: the network {message}"),
+    ):
+        training.prepare(range(8), 5, first_model(model))
 
 
 def test_devices_that_will_not_train_cost_nothing(monkeypatch):

@@ -66,6 +66,7 @@ def test_resnet_width_fits_its_groups(scenario_file):
 
 
 OWN = """
+import random
 from torch import nn
 
 def small(image_shape, classes, hidden=4):
@@ -87,6 +88,14 @@ def double(image_shape, classes):
 
 def broken(image_shape, classes):
     return undefined_name
+
+def leaving(image_shape, classes):
+    raise SystemExit(0)
+
+def moody(image_shape, classes):
+    network = small(image_shape, classes)
+    nn.init.constant_(network[1].bias, random.random())
+    return network
 
 def late(image_shape, classes):
     from own_sibling import network
@@ -110,6 +119,7 @@ def own_module(tmp_path, monkeypatch):
     for name, content in {
         "own_networks": OWN,
         "own_sibling": "from own_networks import small as network",
+        "own_exit": "import sys; sys.exit()",
         "own_syntax": "def (",
         "own_imports": "import no_such_package",
         "own_names": "from torch import no_such_name",
@@ -147,6 +157,9 @@ def test_custom_network(own_module, factory):
         ("own_networks:double", "float32 only"),
         ("own_networks:for_cifar_only", "RuntimeError"),
         ("own_networks:broken", "NameError: name 'undefined_name' is not defined"),
+        ("own_networks:leaving", "RuntimeError: it calls sys.exit(0)"),
+        ("own_exit:f", "own_exit cannot be imported: it calls sys.exit()"),
+        ("own_networks:moody", "it returns other weights each time: draw them from torch's generator only"),
         ("own_networks:normalised", "batch normalisation"),
         ("own_networks:forgetful", "dropout"),
         ("own_syntax:f", "own_syntax cannot be imported: invalid syntax"),
