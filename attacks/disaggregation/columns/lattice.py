@@ -37,6 +37,8 @@ RANDOM_ORDERS = 20
 """Random orders of the known columns in which the others are reduced against them."""
 INTEGER_TOLERANCE = 0.2
 """Largest distance from an integer of the entries in the other rounds."""
+CONSTANT = 1e-9
+"""Distance of a centred column from the span of others below which it adds nothing: the column of ones."""
 
 
 def available() -> bool:
@@ -131,7 +133,7 @@ def _nearest_plane(columns: list[NDArray[np.int64]], known: NDArray[np.int64]) -
     X, K = np.array(columns, dtype=np.float64).reshape(-1, known.shape[1]), known.astype(np.float64)
     Q, R = np.linalg.qr((K - K.mean(axis=1, keepdims=True)).T)
     inside = (X - X.mean(axis=1, keepdims=True)) @ Q
-    for j in reversed(range(len(K))):
+    for j in np.flatnonzero(np.abs(np.diag(R)) > CONSTANT)[::-1].tolist():
         times = np.rint(inside[:, j] / R[j, j])[:, None]
         inside -= times * R[:, j]
         X -= times * K[j]

@@ -98,3 +98,11 @@ def test_a_worker_that_ignores_interrupts_goes_on_doing_so():
         "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_column_of_ones_among_the_known_does_no_harm():
+    """Centred it is zero: a division by its length used to end in a search without end."""
+    a, b, ones = np.array([[1, 1, 0, 0, 0, 0], [0, 1, 0, 1, 0, 1], [1, 1, 1, 1, 1, 1]])
+    with np.errstate(all="raise"):
+        found = completed(np.stack((a, ones, b + 2 * a)), np.random.default_rng(0))
+    assert columns(found.T) == columns(np.stack((a, ones, b)).astype(np.uint8).T)
