@@ -30,7 +30,7 @@ def main() -> None:
     # Twice as many entries as clients: a square matrix of random updates is nearly singular. Real updates
     # are longer.
     A = P.astype(np.float32) @ rng.standard_normal((options.clients, 2 * options.clients), dtype=np.float32)
-    problem = DisaggregationProblem(A, windowed_counts(P, 10))
+    problem = DisaggregationProblem(A, windowed_counts(P, 10), cohort_sizes=P.sum(axis=1, dtype=np.int64))
     wall, cpu = time.perf_counter(), time.process_time()
     recovery = disaggregate(problem, Projection(prove=options.prove), rng=rng)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

@@ -20,9 +20,9 @@ class Outcome(StrEnum):
     """How certain one client's column is."""
 
     PROVED = "proved"
-    """No other column meets the constraints."""
+    """No other column meets the constraints, and the view confirms what the proof assumes."""
     CONSISTENT = "consistent"
-    """Meets every constraint; there may be other such columns."""
+    """Meets every constraint; there may be other such columns, or `reason` names another doubt."""
     LIKELY = "likely"
     """The best column found under noise; `confidence` is its estimated probability of being right."""
     UNRESOLVED = "unresolved"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,3 +54,8 @@ def planted(
 def right(participation: NDArray[np.uint8], truth: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """(K,) columns that are exactly right."""
     return np.asarray((participation == truth).all(axis=0))
+
+
+def with_sizes(case: Planted) -> DisaggregationProblem:
+    """The problem of a server that knows how many clients each sum holds, without which nothing is proved."""
+    return replace(case.problem, cohort_sizes=case.participation.sum(axis=1, dtype=np.int64))

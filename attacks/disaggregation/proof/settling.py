@@ -49,10 +49,13 @@ class Verdict:
         self.outcome[clients], self.confidence[clients], self.reason[clients] = outcome, confidence, reason
 
 
-def settle_by_enumeration(instance: Instance, columns: NDArray[np.uint8], verdict: Verdict) -> None:
+def settle_by_enumeration(
+    instance: Instance, columns: NDArray[np.uint8], verdict: Verdict
+) -> dict[int, NDArray[np.uint8]]:
     """Give clients without a proof the likeliest of their enumerated columns, in place.
 
-    If only one column is possible, that is a proof. Among equally likely columns the solver's one stays.
+    If only one column is possible, that is a proof. Among equally likely columns the solver's one stays. The
+    enumerated columns are returned by client. No columns mean that none fits the client.
     """
     enumeration = Enumeration(instance)
     every = {k: enumeration.columns(k) for k in np.flatnonzero(verdict.outcome != Outcome.PROVED).tolist()}
@@ -71,6 +74,7 @@ def settle_by_enumeration(instance: Instance, columns: NDArray[np.uint8], verdic
             outcome = Outcome.CONSISTENT if weight.max() >= LIKELY_FROM else Outcome.UNRESOLVED
             reason = _several(str(len(options))) if len(options) > 1 else ""
             verdict.give(client, outcome, min(float(weight.max()), MEETS_ALL), reason)
+    return {k: listed for k, listed in every.items() if listed is not None}
 
 
 def _doubt_unlisted(
@@ -138,9 +142,10 @@ def _weighed(
 def settle_duplicates(instance: Instance, columns: NDArray[np.uint8], verdict: Verdict) -> None:
     """Decide about clients that ended with the same column.
 
-    If A's rank allows it, they are a group that is always together. Otherwise the columns of P are
-    independent: at most one of the clients has this column, and nothing tells which one. Noise hides the
-    rank, so under noise both are possible.
+    If A's rank allows it, they are a group that is always together, and so are clients whose counts fix the
+    column. Otherwise the columns of P are independent: at most one of the clients has this column, and
+    nothing tells which one. Both are possible if noise hides the rank, or if all of them seem proved, which
+    shows that the rank is a coincidence.
     """
     rows = np.flatnonzero((verdict.outcome != Outcome.UNRESOLVED) & (columns == 1).any(axis=1))
     # As byte strings: NumPy sorts the rows of a matrix entry by entry, which is far slower.
@@ -152,11 +157,11 @@ def settle_duplicates(instance: Instance, columns: NDArray[np.uint8], verdict: V
         named = ", ".join(str(instance.problem.clients[m]) for m in members[:5])
         names = named + (", …" if len(members) > 5 else "")
         proved = verdict.outcome[members] == Outcome.PROVED
-        if proved.all() or missing >= len(members) - 1:
+        if instance.determined[members].all() or missing >= len(members) - 1:
             verdict.reason[members] = (
                 f"always together: clients {names}; only the sum of their updates is known"
             )
-        elif not instance.subspace.exact:
+        elif proved.all() or not instance.subspace.exact:
             verdict.confidence[members] /= len(members)
             verdict.reason[members] = f"one column fits clients {names}: always together, or only one's"
         else:

@@ -11,6 +11,7 @@ from attacks.disaggregation.columns.attribution import attribute
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.rivals import Rivals
+from attacks.disaggregation.proof.assumptions import withdraw_unconfirmed
 from attacks.disaggregation.proof.certificate import unique
 from attacks.disaggregation.proof.settling import (
     LIKELY_FROM,
@@ -70,10 +71,14 @@ class Candidates:
 
 def resolved(instance: Instance, found: Candidates) -> NDArray[np.bool_]:
     """(K,) clients with a column that lies in an exact space and is not zero."""
-    done = (found.columns != UNKNOWN).all(axis=1) & (found.columns == 1).any(axis=1)
-    subspace, columns = instance.subspace, found.columns[done]
-    done[done] = _lies_in(subspace, columns, subspace.residual(columns))
-    return np.asarray(done)
+    return _inside(instance.subspace, found.columns)
+
+
+def _inside(subspace: Subspace, columns: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """(K,) whether a row of `columns` (K, rounds) is known, lies in an exact space and is not zero."""
+    inside = (columns != UNKNOWN).all(axis=1) & (columns == 1).any(axis=1)
+    inside[inside] = _lies_in(subspace, columns[inside], subspace.residual(columns[inside]))
+    return np.asarray(inside)
 
 
 def _lies_in(
@@ -107,11 +112,12 @@ def judge(
     """An outcome for every client.
 
     A column is `proved` if the counts fix every entry. Otherwise a proof needs three things: an exact space
-    that is certain to hold the column (its rank is the number of clients that can have taken part), a column
-    in it with the exact counts, and a proof that there is no other such column. With `prove`, certificates
-    and enumeration look for the last one. Enumeration may also replace a column. Without a proof the column
-    is `consistent`, or `unresolved` if its probability is below `LIKELY_FROM`. Under noise a solver that
-    knows the probabilities of its columns passes them as `belief` (K,), and distances do not count.
+    that holds the column (its rank is the number of clients that can have taken part), a column in it with
+    the exact counts, and a proof that there is no other such column. With `prove`, certificates and
+    enumeration look for the last one. In both cases the view must confirm what the proof assumes (see
+    `assumptions`). Enumeration may also replace a column. Without a proof the column is `consistent`, or
+    `unresolved` if its probability is below `LIKELY_FROM`. Under noise a solver that knows the probabilities
+    of its columns passes them as `belief` (K,), and distances do not count.
     """
     subspace, windows, K = instance.subspace, instance.windows, instance.num_columns
     columns, fixed = found.columns.copy(), instance.determined
@@ -137,6 +143,7 @@ def judge(
     rows, chance = rows[met], chance[met]
     verdict.give(rows, outcome, chance)
     verdict.give(np.flatnonzero(fixed), Outcome.PROVED, 1.0)
+    lists: dict[int, NDArray[np.uint8]] = {}
     if instance.exact:
         own = found.proved[rows] & (columns[rows] == found.columns[rows]).all(axis=1)
         if instance.holds_all_columns:
@@ -147,8 +154,11 @@ def judge(
                 open_ = rows[~own]
                 proved = unique(sharp, columns[open_], open_, workers or Threads())
                 verdict.give(open_[proved], Outcome.PROVED, 1.0)
-            settle_by_enumeration(sharp, columns, verdict)
+            lists = settle_by_enumeration(sharp, columns, verdict)
     settle_duplicates(instance, columns, verdict)
+    if (verdict.outcome == Outcome.PROVED).any():
+        fits = _inside(subspace, columns) & windows.meet(columns)
+        withdraw_unconfirmed(instance, columns, fits, lists, verdict)
     unresolved = verdict.outcome == Outcome.UNRESOLVED
     verdict.reason[unresolved & (verdict.reason == "")] = _why(instance)
     return Columns(columns.T, verdict.outcome, verdict.confidence, verdict.reason.astype(np.str_), solver)

@@ -1,6 +1,5 @@
 """Lists of all columns that a client can have, and the choice among them."""
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,11 +13,7 @@ from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import Projection
 from scenarios.planted import blurred
-from tests.helpers.planted import planted, right
-
-
-def with_sizes(case):
-    return replace(case.problem, cohort_sizes=case.participation.sum(axis=1))
+from tests.helpers.planted import planted, right, with_sizes
 
 
 def listing(problem):
@@ -78,10 +73,9 @@ def test_with_few_rounds_and_ones_confidence_is_honest(sizes):
 
 def test_lists_find_what_the_search_does_not():
     case = planted(1, clients=40, rounds=46, rate=0.12, window=6)
-    recovery = disaggregate(case.problem, Projection(max_iterations=1), rng=np.random.default_rng(0))
-    unaided = disaggregate(
-        case.problem, Projection(max_iterations=1, prove=False), rng=np.random.default_rng(0)
-    )
+    problem = with_sizes(case)
+    recovery = disaggregate(problem, Projection(max_iterations=1), rng=np.random.default_rng(0))
+    unaided = disaggregate(problem, Projection(max_iterations=1, prove=False), rng=np.random.default_rng(0))
     assert (unaided.outcome == Outcome.UNRESOLVED).sum() > 35
     assert (recovery.outcome == Outcome.PROVED).sum() > 20
     assert right(recovery.participation, case.participation)[recovery.outcome == Outcome.PROVED].all()

@@ -7,7 +7,7 @@ from attacks.disaggregation import UNKNOWN, DisaggregationProblem
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.proof.verdict import Candidates, excludes, expected_residual, judge, resolved
 from attacks.disaggregation.recovery import Outcome
-from tests.helpers.planted import planted
+from tests.helpers.planted import planted, with_sizes
 
 
 def prepared(problem):
@@ -101,7 +101,7 @@ def test_a_solvers_own_proof_counts_only_in_a_space_that_holds_every_column():
     for together, outcome in ((False, Outcome.PROVED), (True, Outcome.CONSISTENT)):
         if together:
             P[:, 5] = P[:, 2]
-        instance = prepared(planted(7, participation=P).problem)
+        instance = prepared(with_sizes(planted(7, participation=P)))
         found = candidates(instance, P.T.copy())
         found.proved[:] = True
         verdict = judge(instance, found, solver="test", prove=False)

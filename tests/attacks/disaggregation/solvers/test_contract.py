@@ -12,7 +12,7 @@ from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Columns, Outcome
 from attacks.disaggregation.solvers import AbstractSolver, Solver, unmet_need
 from fedsim.core.settings import members
-from tests.helpers.planted import planted
+from tests.helpers.planted import planted, with_sizes
 
 MEMBERS = members(Solver)
 DECLARED = ("needs_counts", "models_noise", "can_prove")
@@ -87,7 +87,7 @@ def test_there_is_a_solver_for_sums_alone():
 @every_solver
 def test_proofs_are_given_as_declared(solver):
     """Counts of windows that are empty or full fix every entry; wider ones leave it to the solver."""
-    outcomes = solve(planted(3, rounds=64, window=1).problem, solver).outcome
+    outcomes = solve(with_sizes(planted(3, rounds=64, window=1)), solver).outcome
     assert (outcomes == Outcome.PROVED).all() if solver.can_prove else Outcome.PROVED not in outcomes
 
 

@@ -7,7 +7,7 @@ from attacks.disaggregation import UNKNOWN, DisaggregationProblem, ProblemError,
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import MessagePassing, Solver
 from fedsim.core.settings import members
-from tests.helpers.planted import planted, right
+from tests.helpers.planted import planted, right, with_sizes
 
 SOLVERS = [member() for member in members(Solver).values()]
 UPDATE_TOLERANCE = {"exact": 1e-4, "noisy": 0.3}
@@ -123,7 +123,7 @@ def test_all_zero_aggregates_are_unresolved(solver):
 
 def test_one_round(solver):
     P = np.array([[1, 0, 1]], dtype=np.uint8)
-    recovery = solve(planted(13, participation=P, window=1).problem, solver)
+    recovery = solve(with_sizes(planted(13, participation=P, window=1)), solver)
     assert np.array_equal(recovery.participation, P)
     assert (recovery.outcome == Outcome.PROVED).all()
 
