@@ -1,4 +1,4 @@
-"""Arrays from an `.npz` file, each read whole and checked before anybody uses it."""
+"""Arrays from an `.npz` file, each read to its end and checked before it is used."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from fedsim.core.errors import UserError
 def read_arrays(
     path: Path, *, needed: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, NDArray[Any]]:
-    """The named arrays of a file; those of `optional` only where the file has them.
+    """The named arrays of a file; `optional` ones only if the file has them.
 
-    A truncated or altered file is a `UserError`: the file's own checksum of an array is compared before
-    the array is looked at.
+    A truncated or altered file is a `UserError`: the checksum of an array is compared before it is parsed.
     """
     if not path.is_file():
         raise UserError(f"data.path: there is no file {path} (expected an .npz with {', '.join(needed)})")
@@ -32,7 +31,7 @@ def read_arrays(
         if missing:
             raise ValueError(f"{', '.join(missing)} missing, expected {', '.join(needed)}")
         names = [*needed, *(name for name in optional if f"{name}.npy" in there)]
-        # A member is read to its end before NumPy parses it, because its checksum is compared at the end.
+        # Read a member to its end before NumPy parses it: zipfile compares the checksum at the end.
         return {
             name: np.lib.format.read_array(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
             for name in names
@@ -41,18 +40,18 @@ def read_arrays(
 
 @contextmanager
 def one_line_about(path: Path) -> Iterator[None]:
-    """Turns whatever reading or checking a file's arrays may raise into a `UserError` that names the file."""
+    """A block that reads a file's arrays: an exception in it is a `UserError` that names the file."""
     try:
         yield
     except (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        # RuntimeError and its NotImplementedError: a damaged entry that claims encryption, or an unknown
-        # way of compression.
+        # RuntimeError and NotImplementedError: a damaged entry that claims to be encrypted, or compressed in
+        # an unknown way.
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"data.path: {path} is damaged or something else: {reason}") from error
+        raise UserError(f"data.path: {path} is damaged or another kind of file: {reason}") from error
 
 
 def as_labels(array: NDArray[Any]) -> NDArray[np.int64]:
-    """An array of labels as the library has them; a `ValueError` where they are not whole numbers."""
+    """Labels as (n,) int64; a `ValueError` if they are not integers."""
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError(f"labels: expected (n,) whole numbers, got {array.shape} {array.dtype}")
+        raise ValueError(f"labels: expected (n,) integers, got {array.shape} {array.dtype}")
     return array.astype(np.int64)

@@ -1,7 +1,6 @@
-"""Getting a data set onto this machine: one route after the other, all of a copy or nothing.
+"""Downloading a data set: tries one route after the other, and leaves a complete copy or nothing.
 
-Everything happens in a folder of its own beside the place where the copy will be; only a copy that was
-checked is moved there.
+A download is checked in a temporary folder beside its destination, and then moved.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from fedsim.core.errors import UserError
 from fedsim.core.progress import Progress, silent
 
 STALL_LIMIT_S = 30.0
-"""A connection that gives nothing for this long is given up."""
+"""Seconds without data after which a connection is given up."""
 
-_CHUNK = 2**20
+_DOWNLOAD_CHUNK_BYTES = 2**20
 
 
 class UnavailableError(Exception):
-    """One route to a data set is closed; the message says why, in one line."""
+    """One route to a data set failed; the message says why in one line."""
 
 
 @dataclass(frozen=True)
 class Fetching:
-    """Where a copy is to be put, how long one route may take, and who watches (in millions of bytes)."""
+    """The destination of a copy, the time limit of one route, and the progress (in megabytes)."""
 
     into: Path
     time_limit_s: float = 1800.0
     progress: Progress = silent
 
     def deadline(self) -> Callable[[], None]:
-        """A check to call now and then: raises `UnavailableError` once the time limit has passed."""
+        """A function to call now and then; it raises `UnavailableError` once the time limit has passed."""
         end = time.monotonic() + self.time_limit_s
 
         def check() -> None:
@@ -57,9 +56,9 @@ Route = Callable[[Fetching], None]
 
 
 def first_open(name: str, routes: Mapping[str, Route], fetching: Fetching, *, otherwise: str) -> None:
-    """Take the routes in turn until one delivers; a `UserError` with all reasons if none does.
+    """Try the routes in turn until one succeeds; a `UserError` with all reasons if none does.
 
-    `name` is the data set, and `otherwise` what a person can do who reads the reasons.
+    `name` is the data set; `otherwise` tells the user how to get it by hand.
     """
     reasons = []
     for way, route in routes.items():
@@ -72,7 +71,7 @@ def first_open(name: str, routes: Mapping[str, Route], fetching: Fetching, *, ot
 
 @contextmanager
 def workshop(into: Path) -> Iterator[Path]:
-    """A folder inside `into` that is gone afterwards; so is `into` if it was made here and stays empty."""
+    """A temporary folder inside `into`. If `into` was created for it and stays empty, both are removed."""
     new = not into.exists()
     try:
         into.mkdir(parents=True, exist_ok=True)
@@ -87,7 +86,7 @@ def workshop(into: Path) -> Iterator[Path]:
 
 
 def torchvision_archive(data_set: Any, fetching: Fetching) -> None:
-    """The archive that torchvision's class names, checked by its MD5, as the folder torchvision expects."""
+    """Download the archive of a torchvision class, check its MD5 and unpack it as torchvision expects."""
     with workshop(fetching.into) as folder:
         archive = folder / data_set.filename
         _download(data_set.url, archive, data_set.tgz_md5, fetching)
@@ -98,10 +97,10 @@ def torchvision_archive(data_set: Any, fetching: Fetching) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack the files in a .tar.gz; nothing can land outside the folder."""
+    """Unpack the files in a .tar.gz; a member that points outside the folder is refused."""
     root = folder.resolve()
     try:
-        # By hand: early releases of Python 3.11 unpack whatever is in it, wherever it says.
+        # By hand: early releases of Python 3.11 have no safe filter for tar archives.
         with tarfile.open(archive, "r:gz") as tar:
             for member in filter(tarfile.TarInfo.isfile, tar):
                 file, content = (root / member.name).resolve(), tar.extractfile(member)
@@ -124,16 +123,16 @@ def _download(url: str, file: Path, md5: str, fetching: Fetching) -> None:
             fetching.progress(target.tell() // 10**6, size // 10**6)
             check()
     if digest.hexdigest() != md5:
-        raise UnavailableError(f"what arrived is not {file.name}: its MD5 is {digest.hexdigest()}, not {md5}")
+        raise UnavailableError(f"the download is not {file.name}: its MD5 is {digest.hexdigest()}, not {md5}")
 
 
 def _chunks(url: str) -> Iterator[tuple[bytes, int]]:
-    """What a server sends, piece by piece, each with the size of the whole (0 if it does not say)."""
+    """Chunks of a response, each with the size of the whole (0 if the server does not say)."""
     try:
         with urllib.request.urlopen(url, timeout=STALL_LIMIT_S) as response:
             size = int(response.headers.get("Content-Length", 0))
-            # Not `read`, which waits for a whole chunk: a trickle would escape the time limit.
-            while chunk := response.read1(_CHUNK):
+            # Not `read`, which waits for a whole chunk: a very slow server would escape the time limit.
+            while chunk := response.read1(_DOWNLOAD_CHUNK_BYTES):
                 yield chunk, size
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = str(getattr(error, "reason", error))

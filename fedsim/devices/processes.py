@@ -26,11 +26,10 @@ def cores() -> int:
 class ForkedProcesses(Generic[Task]):
     """`size` processes, this one among them, that do `work` on the tasks they are given.
 
-    The others are forked off when there is first more than one task, so that small runs do not pay for
-    them. They inherit everything that `work` refers to, as the first task leaves it. Results go into shared
-    memory: what is sent over the pipes is tasks, which have to be small. Forking is safe because torch runs
-    one thread in this project; where there is no fork to rely on (anywhere but on Linux) there is no process
-    but this one.
+    The other processes are forked when there is more than one task for the first time, so that small runs do
+    not pay for them. They inherit everything that `work` refers to, as the first task leaves it. Results go
+    into shared memory; only tasks travel over the pipes, so tasks have to be small. Forking is safe because
+    torch runs one thread in this project. On systems other than Linux all tasks run in this process.
     """
 
     def __init__(self, size: int, work: Callable[[Task], None]) -> None:
@@ -39,10 +38,10 @@ class ForkedProcesses(Generic[Task]):
         self._pipes: list[Connection] = []
 
     def run(self, tasks: Sequence[Task]) -> None:
-        """Do all tasks; which process does which depends on their order alone."""
+        """Do all tasks; their order alone decides which process does which."""
         own, *others = (tasks[first :: self._size] for first in range(self._size))
         if len(tasks) > 1 and self._size > 1 and not self._pipes:
-            # What the first task loads, compiles and allocates once and for all, the others inherit.
+            # The others inherit everything that the first task loads, compiles and allocates.
             self._work(own[0])
             own = own[1:]
             self._pipes = [self._fork() for _ in range(self._size - 1)]
@@ -73,10 +72,10 @@ class ForkedProcesses(Generic[Task]):
         return ours
 
     def _serve(self, pipe: Connection, parents_end: Connection) -> None:
-        """In a worker: answer each list of tasks with None, or with what went wrong."""
-        # What the parent has left behind is not for a worker to tidy up: remains of Ray would crash it.
+        """In a worker: answer each list of tasks with None, or with a traceback."""
+        # A worker must not collect the parent's garbage: remains of Ray would crash it.
         gc.freeze()
-        # The pipe breaks when the parent is gone, however it went; Ctrl-C is for the parent to handle.
+        # The pipe breaks when the parent ends for any reason; the parent handles Ctrl-C.
         parents_end.close()
         for other in self._pipes:
             other.close()

@@ -36,7 +36,7 @@ class Cifar10(Source):
     partition: Partition = Iid()
 
     def load(self, seed: int) -> Dataset:
-        """The images of the local copy; the seed plays no part."""
+        """The images of the local copy; the seed has no effect."""
         copy = self.copy_in(self.path)
         if copy.suffix == ".npz":
             return _from_npz(copy)

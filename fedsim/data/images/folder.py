@@ -1,4 +1,4 @@
-"""Anybody's own labelled pictures: a folder with one folder of pictures per class."""
+"""The user's own labelled pictures: a folder with one folder of pictures per class."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Folder(Source):
         return ImageOps.fit(picture, (self.size, self.size))
 
     def _classes(self) -> dict[str, list[Path]]:
-        """Class → its files, both in alphabetical order; hidden files and folders are not looked at."""
+        """Class → its files, both in alphabetical order; hidden files and folders are ignored."""
         if not self.path.is_dir():
             raise UserError(
                 f"data.path: there is no folder {self.path} (expected one with a folder per class)"
@@ -75,7 +75,7 @@ class Folder(Source):
             if not files:
                 raise UserError(f"data.path: {self.path / name} is empty (expected .png or .jpg files)")
             for file in files:
-                # A leftover of a download that broke off looks like this, too.
+                # An interrupted download may leave such a file, too.
                 if file.suffix.lower() not in _PICTURES:
                     raise UserError(
                         f"data.path: {file} is neither .png nor .jpg: move it out of the class folder"

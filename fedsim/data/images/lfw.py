@@ -24,9 +24,9 @@ from fedsim.tasks.images import ImageClassification
 if TYPE_CHECKING:
     from fedsim.data.fetch import Fetching
 
-# What scikit-learn cuts out of the 250×250 pictures: the face, halved to 62×47.
-_CROP = (78, 70, 172, 195)
-_HEIGHT, _WIDTH = 62, 47
+# The face, as scikit-learn crops it from the 250×250 pictures and halves it to 62×47.
+_FACE_CROP = (78, 70, 172, 195)
+_FACE_HEIGHT, _FACE_WIDTH = 62, 47
 
 
 class Lfw(Source):
@@ -35,9 +35,9 @@ class Lfw(Source):
     `path` is an `.npz` file with `images`, `person`, `male`, `attributes`, `attribute_names`, or a folder
     that holds one as `lfw.npz`, or that holds `lfw_funneled/Name/Name_0001.jpg` and `lfw_attributes.txt`.
 
-    The task is to tell whether a face has the attribute `task`; all attributes stay with the images. They
-    were found by classifiers: positive means has it, anything else not, and some are wrong. The seed sets
-    about `test_fraction` of the images aside, and nobody is in both parts.
+    The task is to tell whether a face has the attribute `task`; all attributes stay with the images.
+    Classifiers found the attributes, and some are wrong: a positive value means that a face has it. The seed
+    sets about `test_fraction` of the images aside, and no person is in both parts.
     """
 
     task_type: ClassVar = ImageClassification
@@ -50,7 +50,7 @@ class Lfw(Source):
     partition: Partition = Iid()
 
     def load(self, seed: int) -> Dataset:
-        """The faces of the local copy; who is for testing depends on the seed."""
+        """The faces of the local copy; the seed decides which people are for testing."""
         copy = self.copy_in(self.path)
         faces = _from_npz(copy) if copy.suffix == ".npz" else _from_folder(copy.parent)
         everything = Examples(faces.images, self._labels(faces.attributes), faces.attributes)
@@ -86,8 +86,10 @@ class _Faces:
     attributes: Attributes
 
     def __post_init__(self) -> None:
-        if self.images.ndim != 4 or self.images.shape[1:] != (_HEIGHT, _WIDTH, 3):
-            raise ValueError(f"images: expected (n, {_HEIGHT}, {_WIDTH}, 3), got {self.images.shape}")
+        if self.images.ndim != 4 or self.images.shape[1:] != (_FACE_HEIGHT, _FACE_WIDTH, 3):
+            raise ValueError(
+                f"images: expected (n, {_FACE_HEIGHT}, {_FACE_WIDTH}, 3), got {self.images.shape}"
+            )
         for name, column in {"person": self.person, **self.attributes}.items():
             if column.shape != self.images.shape[:1]:
                 raise ValueError(f"{name}: {column.shape} for {len(self.images)} images")
@@ -118,7 +120,7 @@ def _from_folder(root: Path) -> _Faces:
     _check_complete(pictures, listing, files)
     values = np.array(list(rows.values()))
     return _Faces(
-        read_pictures(files, _HEIGHT, _WIDTH, _face),
+        read_pictures(files, _FACE_HEIGHT, _FACE_WIDTH, _face),
         np.array([person for person, _ in rows]),
         {name: column > 0 for name, column in zip(names, values.T, strict=True)},
     )
@@ -127,7 +129,7 @@ def _from_folder(root: Path) -> _Faces:
 def _face(picture: Image.Image) -> Image.Image:
     if picture.size != (250, 250):
         raise ValueError(f"expected 250×250 pixels, got {picture.width}×{picture.height}")
-    return picture.crop(_CROP).resize((_WIDTH, _HEIGHT))
+    return picture.crop(_FACE_CROP).resize((_FACE_WIDTH, _FACE_HEIGHT))
 
 
 def _check_complete(pictures: Path, listing: Path, listed: list[Path]) -> None:
@@ -138,8 +140,8 @@ def _check_complete(pictures: Path, listing: Path, listed: list[Path]) -> None:
             f"data.path: {len(missing)} of the {len(listed)} pictures that {listing} lists are missing, "
             f"the first is {missing[0]}: the copy is not complete"
         )
-    # The release describes all but 90 of its 13,233 pictures; a listing that was cut off at the end of
-    # a line shows by describing far fewer.
+    # The release describes all but 90 of its 13,233 pictures; a listing that was cut off describes far
+    # fewer.
     if len(listed) < 0.95 * len(there):
         raise UserError(
             f"data.path: {listing} describes only {len(listed)} of {len(there)} pictures: it is not complete"

@@ -17,9 +17,9 @@ def read_pictures(
 ) -> NDArray[np.uint8]:
     """(n, height, width, 3): every file decoded to its last byte and brought to that size by `fit`.
 
-    A file that is truncated or no picture is a `UserError` that names it; so is a PNG with altered bytes. A
-    JPEG has no checksum to tell by. Pictures are converted to RGB with 8 bits per channel. Of 16 bits
-    the upper 8 are kept. A picture with 32 bits is a `UserError`.
+    A file that is truncated or no picture is a `UserError` that names it; so is a PNG with altered bytes.
+    Altered bytes of a JPEG may go unnoticed: it has no checksum. Pictures are converted to RGB with 8 bits
+    per channel. Of 16 bits the upper 8 are kept. A picture with 32 bits is a `UserError`.
     """
     pixels = np.empty((len(files), height, width, 3), dtype=np.uint8)
     for target, file in zip(pixels, files, strict=True):
@@ -30,11 +30,11 @@ def read_pictures(
 def _read(file: Path, fit: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
     try:
         with Image.open(file) as picture:
-            # Compares the checksums of a PNG, and leaves the file to be opened again. A JPEG has none.
+            # Compares the checksums of a PNG; afterwards the file has to be opened again.
             picture.verify()
         with Image.open(file) as picture:
             return np.asarray(fit(_in_8_bits(picture, file).convert("RGB")), dtype=np.uint8)
-    # SyntaxError is what Pillow says about a broken PNG chunk.
+    # Pillow raises SyntaxError about a broken PNG chunk.
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"data.path: {file} is damaged or no picture: {reason}") from error

@@ -1,7 +1,7 @@
 """Procedural colour images in ten classes: a shape with a texture before a background.
 
 The class is the shape; position, size, rotation, colours, texture and background vary from image to
-image, so that a small network has something to learn, and an inverted image something to show.
+image, so that a small network can learn something, and an inverted image shows something.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Synthetic(Source):
         test_images, test_labels = _draw(self.test_images, test)
         if not self.planted:
             return labelled_images(
-                CLASS_NAMES, Examples(train_images, train_labels), Examples(test_images, test_labels)
+                SHAPE_NAMES, Examples(train_images, train_labels), Examples(test_images, test_labels)
             )
         warm = plant.random(self.train_images + self.test_images) < self.planted
         train_warm, test_warm = warm[: self.train_images], warm[self.train_images :]
         return labelled_images(
-            CLASS_NAMES,
+            SHAPE_NAMES,
             Examples(_warmed(train_images, train_warm), train_labels, {"warm": train_warm}),
             Examples(_warmed(test_images, test_warm), test_labels, {"warm": test_warm}),
         )
@@ -65,7 +65,7 @@ class Synthetic(Source):
 
 
 def _draw(n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    labels = rng.integers(len(CLASS_NAMES), size=n)
+    labels = rng.integers(len(SHAPE_NAMES), size=n)
     x, y = _placed_grid(n, rng)
     distance = _signed_distance(labels, x, y)
     # A soft edge one pixel wide: hard edges alias at this size.
@@ -76,7 +76,7 @@ def _draw(n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[
 
 
 def _warmed(images: NDArray[np.uint8], warm: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """The images, those that are `warm` with less green and blue."""
+    """The images; the `warm` ones get less green and blue."""
     tint = np.where(warm[:, None, None, None], (1.0, 0.55, 0.25), 1.0)
     return np.asarray((images * tint).round(), dtype=np.uint8)
 
@@ -130,7 +130,7 @@ _SHAPES: dict[str, Callable[[Field, Field], Field]] = {
     "stripes": lambda x, y: np.maximum(_box(x, y) - 0.6, np.abs(np.mod(y * 2.5, 1) - 0.5) * 0.4 - 0.1),
     "heart": _heart,
 }
-CLASS_NAMES = tuple(_SHAPES)
+SHAPE_NAMES = tuple(_SHAPES)
 
 
 def _texture(n: int, rng: np.random.Generator) -> NDArray[np.float64]:

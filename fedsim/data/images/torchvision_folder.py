@@ -1,4 +1,4 @@
-"""Copies of data sets in the form that torchvision leaves them in, checked file by file."""
+"""Data sets as torchvision stores them, checked file by file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_torchvision(data_set: Any, root: Path) -> Dataset:
 
 
 def _wrong_file(data_set: Any, root: Path) -> str:
-    """What is wrong with the first file that is not as released."""
+    """A line about the first file that is not as released."""
     from torchvision.datasets.utils import check_integrity
 
     folder = root / data_set.base_folder

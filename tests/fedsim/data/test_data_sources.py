@@ -52,8 +52,8 @@ def test_cifar10_from_a_file_or_the_folder_around_it(tmp_path):
         ({"x_train": np.zeros((12, 28, 28, 3), np.uint8)}, r"28, 28"),
         ({"y_train": np.full(12, 10)}, r"0\.\.9"),
         ({"y_test": np.zeros(3, np.int64)}, "3 for 4 images"),
-        ({"y_test": np.full(4, 0.5)}, "whole numbers, got .* float64"),
-        ({"y_test": np.zeros((4, 1), np.int64)}, r"whole numbers, got \(4, 1\)"),
+        ({"y_test": np.full(4, 0.5)}, "integers, got .* float64"),
+        ({"y_test": np.zeros((4, 1), np.int64)}, r"integers, got \(4, 1\)"),
         ({"x_test": np.zeros((0, 32, 32, 3), np.uint8), "y_test": np.zeros(0, int)}, "there are none"),
     ],
 )
