@@ -13,8 +13,9 @@ ROOMS = (
     "attacks/inference/inversion/",
     "scenarios/run/inference/images.py",
     "scenarios/run/inference/contact_sheet.py",
+    "scenarios/run/scores.py",
 )
-"""Where images are at home: sources, task, models, attacks, judge."""
+"""The modules about images: sources, task, models, attacks, judge, and the figures of inversion."""
 
 ALLOWED = re.compile(
     r"^\s*(from|import) .*$"  # who puts the library together imports from the rooms

@@ -100,15 +100,15 @@ class Result(Honest, Identity, ResultFile):
         inference: InferenceCost | None = None,
     ) -> Result:
         """A result of this version; `scores` are those of inference attacks, by the attack's key."""
-        images = {key: score for key, score in scores.items() if isinstance(score, InversionScore)}
-        others = {key: score for key, score in scores.items() if key not in images}
+        inversions = {key: score for key, score in scores.items() if isinstance(score, InversionScore)}
+        others = {key: score for key, score in scores.items() if key not in inversions}
         return cls.model_validate(
             {
                 "schema_version": SCHEMA_VERSION,
                 **dict(identity),
                 **dict(honest),
                 "disaggregation": disaggregation,
-                "inversion": images,
+                "inversion": inversions,
                 **others,
                 "inference": inference,
             }
