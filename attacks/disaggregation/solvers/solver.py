@@ -28,7 +28,7 @@ class AbstractSolver(Settings):
     """Whether the solver has a model of noise in the sums. One that assumes exact sums may still find columns
     under mild noise; but its failure says little, and the columns that it leaves unresolved say so."""
     can_prove: ClassVar[bool]
-    """Whether an outcome can be `proved`, given exact sums and exact counts."""
+    """Whether an outcome can be `proved`, given a problem that allows proofs: see `proof`."""
 
     @abstractmethod
     def solve(self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent) -> Columns:
