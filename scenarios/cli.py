@@ -1,8 +1,8 @@
 """The `fedsim` command.
 
-Exit status: 0 the command completed, whatever the attack achieved; 2 the user's mistake, told in one
-line, nothing half-written; 1 a fault of ours. Everything heavy is imported inside the commands, so that
-`fedsim --help` answers at once.
+Exit status: 0 if the command completed, whether or not the attack succeeded; 2 for a user's mistake, with one
+line about it and nothing half-written; 1 for a failure. Heavy modules are imported inside the commands, so
+that `fedsim --help` is instant.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ Scenario = Annotated[
     str,
     typer.Argument(metavar="SCENARIO", help="A TOML file, or a name from the library (see `fedsim list`)."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="The run's folder; runs/NAME if not given.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the run that the folder holds.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder of the run; runs/NAME by default.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Processes that train, for the inline engine; as many as cores if not given."),
+    typer.Option(min=1, help="Training processes of the inline engine; one per core by default."),
 ]
 Engine = Annotated[
     str, typer.Option(click_type=click.Choice(list(ENGINES)), help="How to run the federation.")
@@ -176,7 +176,7 @@ def report(run_dir: RunDir) -> None:
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Say what there is to choose from (data sets, models, solvers, scenarios), and what is installed."""
+    """List data sets, models, solvers, scenarios and other choices, and installed packages."""
     from scenarios.inventory import inventory
 
     found = inventory()
@@ -213,7 +213,7 @@ def _prepare(scenario: str, overrides: list[str] | None, out: Path | None) -> tu
 
 @contextmanager
 def _interruptions(directory: RunDirectory, *, resumable: bool) -> Iterator[None]:
-    """What ends a run before its time, and is no fault, is told in one line that says how to go on."""
+    """Report an interruption or a full disk in one line that says how to continue."""
     again = this_command(without=("--force", "--resume"), plus=("--resume",))
     advice = f"; continue with: {again}" if resumable else ""
     try:
@@ -226,7 +226,7 @@ def _interruptions(directory: RunDirectory, *, resumable: bool) -> Iterator[None
 
 
 def main() -> None:
-    """The entry point: turns a user's mistake into one line and exit status 2."""
+    """The entry point: reports errors in one line with an exit status."""
     one_thread_each()
     try:
         status = app(standalone_mode=False) or 0
@@ -253,7 +253,7 @@ def main() -> None:
         _fail(f"{error.filename:.40}…: {error.strerror}", status=2)
     except click.Abort:
         _fail("interrupted", status=STATUS)
-    if status == STATUS:  # What typer makes of Ctrl-C.
+    if status == STATUS:  # typer returns this after Ctrl-C.
         _fail("interrupted", status=STATUS)
     sys.exit(status)
 

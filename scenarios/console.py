@@ -1,4 +1,4 @@
-"""What a person at a terminal sees while work is under way."""
+"""Progress bars on the terminal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fedsim.core.progress import Progress
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str], Progress]]:
-    """Yields a maker of labelled bars on stderr; silent when nobody watches a terminal.
+    """Yield a function that makes labelled bars on stderr; without a terminal they stay silent.
 
-    A bar appears with its first step, so that work to come does not look like work that hangs.
+    A bar appears with its first step, so that work that has not begun does not look stuck.
     """
     console = Console(stderr=True)
     columns = (

@@ -1,6 +1,6 @@
-"""The `fedsim data` commands: which data sets there are, getting one, and checking a copy.
+"""The `fedsim data` commands: list data sets, get one, check a copy.
 
-As in the rest of the command line, everything heavy is imported inside the commands.
+Heavy modules are imported inside the commands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Into = Annotated[Path, typer.Option(help="The folder for data sets.")]
 
 @data.command("list")
 def list_(into: Into = DATA_FOLDER, as_json: Json = False) -> None:
-    """Say which data sets there are, and which of them are in the data folder."""
+    """List the data sets, and which of them are in the data folder."""
     from scenarios.inventory import about
 
     found = {
@@ -50,7 +50,9 @@ def list_(into: Into = DATA_FOLDER, as_json: Json = False) -> None:
 def get(
     name: Name,
     into: Into = DATA_FOLDER,
-    time_limit_s: Annotated[float, typer.Option(min=1, help="How long one way to get it may take.")] = 1800,
+    time_limit_s: Annotated[
+        float, typer.Option(min=1, help="Time limit for each way to get it, in seconds.")
+    ] = 1800,
 ) -> None:
     """Download a data set and check it, or say which file to put where."""
     from fedsim.data.fetch import Fetching
@@ -74,11 +76,11 @@ def get(
 def check(
     name: Name,
     path: Annotated[
-        Path, typer.Argument(help="The copy, or the folder that holds it; what data.path would be.")
+        Path, typer.Argument(help="The copy, or the folder that holds it, as in data.path.")
     ] = DATA_FOLDER,
     as_json: Json = False,
 ) -> None:
-    """Read a copy to its last byte; say what is in it, or what is wrong with it."""
+    """Read a whole copy and describe it, or say what is wrong with it."""
     found = _check(_source(name), path)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
@@ -106,7 +108,7 @@ def _source(name: str) -> type[Source]:
 
 
 def _copy(source: type[Source], folder: Path) -> Path | None:
-    """The copy of a data set that the folder holds, if any."""
+    """The copy of a data set in the folder, if there is one."""
     return next((folder / name for name in source.copies if (folder / name).exists()), None)
 
 
@@ -114,7 +116,7 @@ def _state(source: type[Source], folder: Path) -> str:
     if "path" not in source.model_fields:
         return "generated: nothing to get"
     if not source.copies:
-        return "any folder: say which with data.path"
+        return "any folder: set data.path"
     copy = _copy(source, folder)
     name = source.model_fields["name"].default
     return (

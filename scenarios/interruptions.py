@@ -1,4 +1,4 @@
-"""What ends long work before its time and is no fault: it is told in one line that says how to go on."""
+"""Interruptions of long work: one line says how to continue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STATUS = 130
-"""The exit status after Ctrl-C, as shells have it."""
+"""Exit status after Ctrl-C, as in shells."""
 
 
 class StoppedError(Exception):
@@ -17,13 +17,13 @@ class StoppedError(Exception):
 
 
 def this_command(*, without: tuple[str, ...] = (), plus: tuple[str, ...] = ()) -> str:
-    """The command under way as one would type it."""
+    """The current command as a user would type it."""
     return shlex.join(["fedsim", *(a for a in sys.argv[1:] if a not in without), *plus])
 
 
 @contextmanager
 def told(advice: str = "") -> Iterator[None]:
-    """Ctrl-C in the block becomes a `StoppedError` with the advice."""
+    """Turn Ctrl-C in the block into a `StoppedError` with the advice."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -32,7 +32,7 @@ def told(advice: str = "") -> Iterator[None]:
 
 @contextmanager
 def unwound_by_sigterm() -> Iterator[None]:
-    """Lets SIGTERM end the block as Ctrl-C does: what was begun is tidied up, and no process outlives it."""
+    """Let SIGTERM end the block as Ctrl-C does, so that cleanup runs and no child process is left."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield

@@ -1,4 +1,4 @@
-"""What there is to choose from, and what of it works on this machine."""
+"""The choices that scenarios have, and the packages that are installed."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def inventory() -> dict[str, dict[str, str]]:
 
 
 def _members(union: Any) -> dict[str, str]:
-    """The members of a union of named settings, each with the first line of its docstring."""
+    """The members of a union of named settings, with the first line of each docstring."""
     return {name: about(member) for name, member in members(union).items()}
 
 
 def about(member: type[Settings]) -> str:
-    """A settings class in one line: the first of its docstring."""
+    """The first line of a settings class's docstring."""
     return (member.__doc__ or "").strip().partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""What all pages share: their templates, their colours, and pictures inside the page."""
+"""The templates, the colours and the embedded pictures that all pages share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INK, PAPER, MISSED, INVENTED, UNKNOWN = "#1f3a5f", "#f4f1ea", "#d1495b", "#edae49", "#b8b8b8"
+INK, BACKGROUND, MISSED, INVENTED, UNRECOVERED = "#1f3a5f", "#f4f1ea", "#d1495b", "#edae49", "#b8b8b8"
 
 
 def render(template: str, **content: Any) -> str:
-    """A page from its template; whatever the template asks for must be there."""
+    """A page from its template; every name that it uses must be given."""
     environment = Environment(
         loader=PackageLoader("scenarios"),
         autoescape=select_autoescape(default=True),

@@ -1,14 +1,14 @@
-"""How many threads numerical libraries start."""
+"""The number of threads of numerical libraries."""
 
 import os
 
 
 def one_thread_each() -> None:
-    """One, in this process if NumPy is not loaded yet, and in every process that it starts.
+    """Use one thread in every process that this one starts, and in this one if NumPy is not loaded yet.
 
-    Threads change the last digits, so that the same scenario would give other bytes on a machine with more
-    cores; and processes that run side by side would fight for the cores. Who prefers otherwise sets the
-    variables.
+    More threads would change the last digits, so that a machine with more cores would give other bytes. And
+    processes that run side by side would compete for the cores. Environment variables that are already set
+    stay.
     """
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")

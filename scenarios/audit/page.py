@@ -10,7 +10,7 @@ import numpy as np
 from attacks.disaggregation.recovery import Outcome, Recovery
 from scenarios.audit.audit import Audit
 from scenarios.audit.words import advice, conclusion, noise, remarks
-from scenarios.pages import INK, PAPER, UNKNOWN, embedded, render
+from scenarios.pages import BACKGROUND, INK, UNRECOVERED, embedded, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +44,7 @@ def _draw(recovery: Recovery) -> Figure:
     axes = figure.subplots()
     axes.imshow(
         shown,
-        cmap=ListedColormap([PAPER, INK, UNKNOWN]),
+        cmap=ListedColormap([BACKGROUND, INK, UNRECOVERED]),
         vmin=0,
         vmax=2,
         aspect="auto",

@@ -1,1 +1,1 @@
-"""Forecasts: after how many rounds clients are exposed."""
+"""Forecasts: after how many rounds are clients exposed?"""

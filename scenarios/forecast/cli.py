@@ -11,26 +11,28 @@ import typer
 
 def forecast(
     *,
-    clients: Annotated[int, typer.Option(help="Clients in the federation.")],
+    clients: Annotated[int, typer.Option(help="Number of clients in the federation.")],
     rate: Annotated[float, typer.Option(help="Chance that a client takes part in a round.")] = 0.1,
     window: Annotated[int, typer.Option(help="Rounds per published count.")] = 10,
-    known: Annotated[float, typer.Option(help="Fraction of the counts that is published.")] = 1.0,
-    counts_noise: Annotated[float, typer.Option(help="Standard deviation of noise in the counts.")] = 0.0,
+    known: Annotated[float, typer.Option(help="Fraction of the counts that are published.")] = 1.0,
+    counts_noise: Annotated[float, typer.Option(help="Standard deviation of the noise in the counts.")] = 0.0,
     noise: Annotated[
         float,
-        typer.Option(help="Noise that a participant adds, relative to an update's entries; needs --dim."),
+        typer.Option(help="Noise per participant, relative to the entries of an update; needs --dim."),
     ] = 0.0,
-    dim: Annotated[int | None, typer.Option(help="Entries of an update.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Number of entries of an update.")] = None,
     alternative: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE[,KEY=VALUE]", help="Compare with, such as window=50; repeatable."),
+        typer.Option(
+            metavar="KEY=VALUE[,KEY=VALUE]", help="A change to compare with, such as window=50; repeatable."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("forecast.html"),
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the curves as JSON instead of a table.")
     ] = False,
 ) -> None:
-    """Forecast after how many rounds clients are exposed, and what changes would buy."""
+    """Forecast after how many rounds clients are exposed, and the effect of changes."""
     from fedsim.core.errors import UserError
     from fedsim.core.files import write_text, writing
     from scenarios.console import progress_bars
@@ -69,9 +71,9 @@ def forecast(
         rounds = (f"{'–' if r is None else r:>10}" for r in (curve.first, curve.half, curve.nearly_all))
         typer.echo(f"{name:<{max(width, 20)}}  " + "  ".join(rounds))
     if any(curve.nearly_all is None for curve in found.values()):
-        typer.echo("–: not within the rounds that were tried")
+        typer.echo("–: not within the rounds tried")
     for name, curve in found.items():
-        typer.echo(f"{name} rests on {curve.rests_on()}")
+        typer.echo(f"{name}: based on {curve.rests_on()}")
     for name in list(found)[1:]:
         typer.echo(compared(found["as it is"], found[name], name))
     typer.echo(f"page: {out}")

@@ -1,4 +1,4 @@
-"""The page of a forecast: the curves, and the rounds at which they pass the marks."""
+"""The page of a forecast: the curves, and the rounds until clients are exposed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def render_forecast(found: Mapping[str, Forecast]) -> str:
-    """One self-contained page; the first forecast is what the others are compared with."""
+    """One self-contained page; the other forecasts are compared with the first."""
     (_, before), *others = found.items()
     return render(
         "forecast.html.j2",
@@ -28,7 +28,7 @@ def render_forecast(found: Mapping[str, Forecast]) -> str:
 
 
 def draw(found: Mapping[str, Forecast]) -> Figure:
-    """Fraction of exposed clients over rounds: what was counted is thin, what was planted has marks."""
+    """Fraction of exposed clients over rounds: dotted by counting, with markers by planted problems."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.4), layout="constrained")

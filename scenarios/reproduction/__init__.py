@@ -1,1 +1,1 @@
-"""The paper's tables and figures: what they were, what ours are, and how to make ours again."""
+"""Reproduction of the paper's tables and figures: its values, ours, and how to make ours again."""

@@ -20,42 +20,44 @@ if TYPE_CHECKING:
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="Tables and figures; none: list them.")
+        list[str] | None,
+        typer.Argument(metavar="[NAME]…", help="Tables and figures to run; without any, list them."),
     ] = None,
     *,
     budget: Annotated[
         str | None,
         typer.Option(
-            metavar="quick|full", help="Minutes, or the paper's whole grid; quick, but full with --only."
+            metavar="quick|full",
+            help="quick takes minutes, full is the paper's whole grid; quick by default, full with --only.",
         ),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE,…", help="Run the part of the grid that has these values."),
+        typer.Option(metavar="KEY=VALUE,…", help="Run only the part of the grid with these values."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where cells, tables and pages are kept.")] = Path(
+    out: Annotated[Path, typer.Option("--out", help="Folder for cells, tables and pages.")] = Path(
         "runs/paper"
     ),
     data: Annotated[
-        Path | None, typer.Option("--data", help="The data set's folder or .npz, for the federations.")
+        Path | None, typer.Option("--data", help="Folder or .npz file of the data set, for the federations.")
     ] = None,
     workers: Workers = None,
     fresh: Fresh = False,
     record: Annotated[
         Path | None,
-        typer.Option("--record", metavar="FILE.md", help="Add all that has been run to a record."),
+        typer.Option("--record", metavar="FILE.md", help="Add all finished cells to a record."),
     ] = None,
 ) -> None:
-    """Make the paper's tables and figures again, ours beside theirs; cells that are there are kept."""
+    """Reproduce the paper's tables and figures, ours beside theirs; finished cells are kept."""
     from fedsim.core.errors import UserError
     from scenarios.reproduction.experiment import Budget, experiments
 
     if budget is not None and budget not in list(Budget):
         raise UserError(f"--budget {budget}: expected {' or '.join(Budget)}")
     if only and not names:
-        raise UserError(f"--only {only[0]}: expected the NAME of a table or figure too")
+        raise UserError(f"--only {only[0]}: also give the NAME of a table or figure")
     if record is not None and (record.suffix != ".md" or not record.parent.is_dir()):
-        raise UserError(f"--record {record}: expected a file named .md in a folder that is there")
+        raise UserError(f"--record {record}: expected a .md file in an existing folder")
     overrides = () if data is None else (f'data.path="{data}"',)
     chosen = experiments(names or (), overrides)
 
@@ -79,7 +81,7 @@ def reproduce(
 def _run(
     plans: Sequence[tuple[Experiment, Sweep]], folder: Path, workers: int | None, *, fresh: bool
 ) -> None:
-    """Check all, then run one after the other, cheap points first; each is written as soon as it is there."""
+    """Check all experiments, then run them in turn, cheap points first; write each when it is finished."""
     from scenarios.console import progress_bars
     from scenarios.reproduction.cost import cheap_first
     from scenarios.reproduction.outcome import Outcome
@@ -107,7 +109,7 @@ def _run(
 
 
 def _show(outcome: Outcome) -> None:
-    """The table on the terminal."""
+    """Print the table."""
     from scenarios.reproduction.outcome import Tally
 
     header, lines = outcome.table()
@@ -136,7 +138,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _list(chosen: Sequence[Experiment], directory: SweepDirectory) -> None:
-    """What there is, what it would cost on this machine, and what is there already."""
+    """Print the experiments, their cost on this machine, and how much of each is finished."""
     from scenarios.console import progress_bars
     from scenarios.reproduction.cost import Speed, duration
     from scenarios.reproduction.experiment import Budget
@@ -156,8 +158,8 @@ def _list(chosen: Sequence[Experiment], directory: SweepDirectory) -> None:
             line += f"{ran:>14}{duration(seconds):>11} "
         typer.echo(f"{line}  {experiment.file.title}")
     for text in (
-        "CPU left: a guess from a few seconds of calibration on this machine, for one core; cells that",
-        "cannot be solved take longest and spread most, and inversion and property inference come on top.",
+        "CPU left: an estimate for one core, from a few seconds of calibration on this machine. Cells that",
+        "cannot be solved take longest and vary most. Inversion and property inference are not included.",
         "`fedsim reproduce NAME` runs the quick budget.",
     ):
         typer.echo(text)

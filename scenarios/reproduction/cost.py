@@ -1,9 +1,8 @@
-"""What points will cost on this machine: a guess from problems and local steps that are timed on the spot.
+"""Estimates of what points cost on this machine, from problems and local steps that are timed first.
 
-An attack is scaled from a problem of its kind by the size of what is to be solved. How long it searches where
-there is little to find cannot be told beforehand: such kinds are wide guesses. A training is the local steps
-that its schedule asks for, timed as the trainer takes them: with that model, in batches of that size, several
-clients together.
+The cost of an attack is scaled from a timed problem of its kind by size. The search time of hopeless problems
+cannot be predicted, so their estimates are rough. The cost of a training is its number of local steps. They
+are timed as the trainer runs them: with the same model and batch size, several clients together.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from scenarios.planted import Planted
 from scenarios.run.scenario import Scenario
 from scenarios.sweep.sweep import Point
 
-EASY = Planted(clients=128, rounds=256)
-HARD = Planted(clients=64, rounds=128, known=0.3)
-NOISY = Planted(clients=64, rounds=128, noise_sd=0.3, dim=8000)
-LOST = Planted(clients=24, rounds=48, noise_sd=3.0, dim=2000)
-"""Noise that leaves little to find, which takes the whole search."""
-GROWTH = 0.7
-"""Exponent of the size by which a problem takes longer: large products are quicker per entry."""
-NOTHING = 0.1
-"""Seconds for a problem that is seen to be out of reach."""
+EASY_PROBLEM = Planted(clients=128, rounds=256)
+HARD_PROBLEM = Planted(clients=64, rounds=128, known=0.3)
+NOISY_PROBLEM = Planted(clients=64, rounds=128, noise_sd=0.3, dim=8000)
+LOST_PROBLEM = Planted(clients=24, rounds=48, noise_sd=3.0, dim=2000)
+"""Noise so strong that little can be found: the search runs to its end."""
+SIZE_EXPONENT = 0.7
+"""Time grows with the size to this power; it is below 1 because large products are faster per entry."""
+HOPELESS_SECONDS = 0.1
+"""CPU seconds for a problem that the attack recognises as hopeless."""
 TIMED_CLIENTS, TIMED_STEPS = 10, 4
 
 
 @dataclass(frozen=True)
 class Step:
-    """What the time of a local step depends on."""
+    """The settings that decide the time of a local step."""
 
     model: Model
     batch_size: int
@@ -44,7 +43,7 @@ class Step:
 
     @classmethod
     def of(cls, scenario: Scenario) -> Step:
-        """The steps that clients of a scenario take."""
+        """The local steps of a scenario."""
         clients = scenario.clients
         batch_size = min(clients.batch_size, clients.examples_per_round)
         return cls(scenario.model, batch_size, clients.momentum > 0)
@@ -77,7 +76,7 @@ class Step:
             settings=settings,
             seed=0,
         ) as trainer:
-            # What the first round sets up is there for all others.
+            # The first round also pays for setting up.
             trainer.prepare(everyone, 0, start)
             seconds = _cpu_seconds(lambda: trainer.prepare(everyone, 1, start))
         return seconds / (TIMED_CLIENTS * TIMED_STEPS)
@@ -85,7 +84,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Speed:
-    """CPU seconds of this machine: for an easy, a hard, a noisy and a lost problem, and for local steps."""
+    """CPU seconds on this machine for an easy, a hard, a noisy and a lost problem, and per local step."""
 
     easy: float
     hard: float
@@ -95,10 +94,10 @@ class Speed:
 
     @classmethod
     def measure(cls, points: Iterable[Point], progress: Progress = silent) -> Speed:
-        """Solve a little, and take some steps of each kind that these points ask for; some seconds."""
+        """Time the four problems, and local steps of each kind among these points; takes some seconds."""
         steps = {Step.of(p.settings): 0.0 for p in points if isinstance(p.settings, Scenario)}
-        # The first one also pays for imports.
-        problems = (EASY, EASY, HARD, NOISY, LOST)
+        # The first problem also pays for imports.
+        problems = (EASY_PROBLEM, EASY_PROBLEM, HARD_PROBLEM, NOISY_PROBLEM, LOST_PROBLEM)
         tasks: list[Callable[[], float]] = [lambda p=p: _cpu_seconds(p.run) for p in problems]  # type: ignore[misc]
         tasks += [step.cpu_seconds for step in steps]
         seconds = []
@@ -109,7 +108,7 @@ class Speed:
         return cls(easy, hard, noisy, lost, dict(zip(steps, each, strict=True)))
 
     def seconds(self, points: Iterable[Point], *, share_epochs: bool = False) -> float:
-        """CPU seconds for points; of trainings that are shared the longest counts."""
+        """CPU seconds for points; among shared trainings, only the longest counts."""
         attacks, trainings = 0.0, dict[str | None, float]()
         for point in points:
             settings = point.settings
@@ -124,12 +123,14 @@ class Speed:
 
     def _planted(self, problem: Planted) -> float:
         if problem.rounds <= problem.clients:
-            return NOTHING
+            return HOPELESS_SECONDS
         if problem.noise_sd:
-            return (_scaled(self.noisy, NOISY, problem) + _scaled(self.lost, LOST, problem)) / 2
+            return (
+                _scaled(self.noisy, NOISY_PROBLEM, problem) + _scaled(self.lost, LOST_PROBLEM, problem)
+            ) / 2
         if problem.rounds >= 2 * problem.clients and problem.rate <= 0.2 and _counts_are_good(problem):
-            return _scaled(self.easy, EASY, problem)
-        return _scaled(self.hard, HARD, problem)
+            return _scaled(self.easy, EASY_PROBLEM, problem)
+        return _scaled(self.hard, HARD_PROBLEM, problem)
 
     def _attack(self, scenario: Scenario) -> float:
         rounds, clients = scenario.federation.rounds, scenario.federation.clients
@@ -137,7 +138,7 @@ class Speed:
 
 
 def cheap_first(points: Iterable[Point]) -> list[Point]:
-    """Points with less to train on first, then those with less to solve; else in their order."""
+    """Points sorted by training effort, then by solving effort."""
     return sorted(points, key=_effort)
 
 
@@ -150,7 +151,7 @@ def _effort(point: Point) -> tuple[float, float]:
 
 
 def local_steps(scenario: Scenario) -> float:
-    """The local steps of a training: those of everybody who is invited."""
+    """The number of local steps of a training, over all invited clients."""
     federation, clients = scenario.federation, scenario.clients
     schedule = federation.participation.draw(
         federation.rounds, federation.clients, stream(scenario.seed, Stage.SCHEDULE)
@@ -164,7 +165,7 @@ def _counts_are_good(problem: Planted) -> bool:
 
 def _scaled(seconds: float, solved: Planted, problem: Planted) -> float:
     ratio = _size(problem.clients, problem.rounds) / _size(solved.clients, solved.rounds)
-    return seconds * float(ratio**GROWTH)
+    return seconds * float(ratio**SIZE_EXPONENT)
 
 
 def _size(clients: int, rounds: int) -> float:
@@ -178,7 +179,7 @@ def _cpu_seconds(task: Callable[[], object]) -> float:
 
 
 def duration(seconds: float) -> str:
-    """About how long, in the unit that suits."""
+    """A duration in a suitable unit."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= length:
             return (

@@ -1,4 +1,4 @@
-"""An experiment of the paper: a sweep file that also says what to measure and how to draw it."""
+"""An experiment of the paper: a sweep file with a measure and a picture."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from scenarios.sweep.run import read_results
 from scenarios.sweep.sweep import Block, Point, Sweep, SweepFile, shown
 from scenarios.sweep.table import tidy
 
-PAPER = Path(__file__).parents[1] / "paper"
+PAPER_FOLDER = Path(__file__).parents[1] / "paper"
 
 
 class Budget(StrEnum):
-    """How much to run: the paper's whole grid, or the part of it that takes minutes."""
+    """How much to run: the paper's whole grid, or a part that takes minutes."""
 
     QUICK = "quick"
     FULL = "full"
 
 
 class ExperimentFile(SweepFile):
-    """A sweep file, and how to read its outcome.
+    """A sweep file, and how to show its outcome.
 
-    The sweep is the full budget. The quick one is those of its points whose keys have one of the values in
-    `quick`, so that what a quick run made is there for the full one. A `measure` makes cells of the points;
-    they are shown with the key `across` from left to right and all others down, as heat maps, curves or bars.
-    `paper` is a table beside this file with the paper's values: columns of keys, and one named paper.
-    `notes` tell the settings, and what was chosen where the paper is silent.
+    The full budget is the whole sweep. The quick budget is the points whose keys have a value in `quick`, so
+    a full run reuses the points of a quick one. A `measure` turns points into cells. They are shown as heat
+    maps, curves or bars, with the key `across` from left to right and all other keys downwards. `paper` is a
+    table beside this file with the paper's values: a column per key, and a column `paper`. `notes` state the
+    settings, and our choices where the paper is silent.
     """
 
     across: str
@@ -69,18 +69,20 @@ class Experiment:
         return cls(path.stem, file, sweep)
 
     def budget(self, budget: Budget) -> Sweep:
-        """What to run for that budget."""
+        """The points to run for this budget."""
         return self.sweep if budget is Budget.FULL else _part(self.sweep, self.file.quick)
 
     def only(self, sweep: Sweep, chosen: Iterable[str]) -> Sweep:
-        """The part of a sweep that texts like `KEY=VALUE,VALUE` choose; a `UserError` if there is none."""
+        """The part of a sweep that texts like `KEY=VALUE,VALUE` choose; a `UserError` if it is empty."""
         part = _part(sweep, dict(self._chosen(text) for text in chosen))
         if not part.points:
-            raise UserError(f"{self.name}: --only: no point of the {len(sweep.points)} is all of that")
+            raise UserError(
+                f"{self.name}: --only: none of the {len(sweep.points)} points has all of these values"
+            )
         return part
 
     def _chosen(self, text: str) -> tuple[str, list[Any]]:
-        """A key that varies, and those of its values that the text lists."""
+        """A varying key, and the values that the text lists."""
         key, equals, listed = text.partition("=")
         if not equals:
             raise UserError(f"--only {text}: expected KEY=VALUE,VALUE…, such as seed=1,2")
@@ -95,14 +97,14 @@ class Experiment:
         return key, [values[value] for value in wanted]
 
     def cells(self, rows: Sequence[Row]) -> list[Cell]:
-        """Every cell of the full grid with what has been run of it, and the paper's value if there is one."""
+        """Every cell of the full grid, with our value if it was run and the paper's value if there is one."""
         return [
             cell if cell.paper is not None else replace(cell, paper=self._paper(cell.place))
             for cell in self.file.measure.cells(rows, rest(self.sweep.keys))
         ]
 
     def rows(self, directory: SweepDirectory) -> list[Row]:
-        """A row for every point of the full grid, with its figures if it has been run."""
+        """A row for every point of the full grid, with its figures if it was run."""
         results = read_results(self.sweep, directory)
         return [
             {**row, **_circumstances(result.point)}
@@ -118,7 +120,7 @@ class Experiment:
     def _known(self) -> list[dict[str, float]]:
         if self.file.paper is None:
             return []
-        with (PAPER / self.file.paper).open(encoding="utf-8", newline="") as file:
+        with (PAPER_FOLDER / self.file.paper).open(encoding="utf-8", newline="") as file:
             return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
 
 
@@ -129,12 +131,12 @@ def _part(sweep: Sweep, wanted: Mapping[str, Sequence[Any]]) -> Sweep:
 
 
 def _written(value: Any) -> str:
-    """A value as it is typed: 1 and 1.0 alike."""
+    """A value as a user types it: 1 and 1.0 are the same."""
     return shown(float(value) if isinstance(value, int) and not isinstance(value, bool) else value)
 
 
 def _circumstances(point: Point) -> dict[str, Any]:
-    """What a cell has to say about how it was made: columns sought, and for how long at most."""
+    """How a cell was made: the number of columns, the solver with its time limits, and the training."""
     settings = point.settings
     if isinstance(settings, Scenario):
         clients, solver = settings.federation.clients, settings.attack.solver.model_dump()
@@ -149,8 +151,10 @@ def _circumstances(point: Point) -> dict[str, Any]:
 
 
 def experiments(names: Iterable[str] = (), overrides: Iterable[str] = ()) -> list[Experiment]:
-    """The experiments of these names, or all there are."""
-    files = {path.stem: path for path in sorted(PAPER.glob("*.toml"), key=lambda path: _order(path.stem))}
+    """The experiments of these names; all of them by default."""
+    files = {
+        path.stem: path for path in sorted(PAPER_FOLDER.glob("*.toml"), key=lambda path: _order(path.stem))
+    }
     for name in names:
         if name not in files:
             raise UserError(f"{name}: no such table or figure, expected one of {', '.join(files)}")

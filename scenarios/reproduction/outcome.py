@@ -1,4 +1,4 @@
-"""What came of an experiment, as a table: cells in a grid, ours beside the paper's."""
+"""The outcome of an experiment as a table: a grid of cells, ours beside the paper's."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.sweep import shown
 
 ROUNDING = 0.005
-"""The paper gives two digits."""
+"""Differences up to this are equal: the paper gives two digits."""
 BLANK, NOWHERE = "·", "–"
-"""What was not run; what was, and has no value, such as rounds that suffice where none did."""
+"""A cell that was not run; a cell that was run and has no value."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How many cells there are, were run, and how ours compare with those of the paper that were run."""
+    """Numbers of cells: all, run, and better than, equal to or worse than the paper's."""
 
     cells: int
     run: int
@@ -30,9 +30,9 @@ class Tally:
 
     @classmethod
     def of(cls, cells: Iterable[Cell]) -> Tally:
-        """Count them; the paper's values are fractions recovered or decibels, so that more is better.
+        """Count cells. The paper's values are fractions recovered or decibels, so more is better.
 
-        Equal are those that the paper's rounding does not tell from its value.
+        Cells are equal if they differ by no more than the paper's rounding.
         """
         cells = list(cells)
         gains = [c.difference for c in cells if c.difference is not None]
@@ -42,7 +42,7 @@ class Tally:
 
     @property
     def compared(self) -> int:
-        """How many of the cells that were run have a value in the paper that an attack is needed for."""
+        """Number of cells that were run and can be compared with the paper."""
         return self.better + self.equal + self.worse
 
     def __str__(self) -> str:
@@ -54,9 +54,9 @@ class Tally:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An experiment with all its cells, whether run or not, and what those that were run took.
+    """An experiment with all its cells, run or not, and the cost of those that were run.
 
-    `costs` are CPU seconds by what took them, under names that experiments which share runs agree on.
+    `costs` are CPU seconds by task. Experiments that share runs use the same keys for them.
     """
 
     experiment: Experiment
@@ -65,18 +65,18 @@ class Outcome:
 
     @classmethod
     def read(cls, experiment: Experiment, directory: SweepDirectory) -> Outcome:
-        """What there is in a folder; nothing is run."""
+        """Read the cells in a folder; nothing is run."""
         rows = experiment.rows(directory)
         return cls(experiment, tuple(experiment.cells(rows)), costs(rows))
 
     @property
     def cpu_seconds(self) -> float:
-        """What all of it took."""
+        """CPU seconds in all."""
         return sum(self.costs.values())
 
     @property
     def others(self) -> str:
-        """A sentence about cells that other code than this made; empty if there are none."""
+        """A sentence about cells that other code made; empty if there are none."""
         return other_code("; ".join(cell.codes) for cell in self.cells)
 
     @property
@@ -88,11 +88,11 @@ class Outcome:
 
     @property
     def down(self) -> list[tuple[tuple[str, Any], ...]]:
-        """What the other keys are set to, from top to bottom."""
+        """The values of the other keys, from top to bottom."""
         return list(dict.fromkeys(self.side(cell) for cell in self.cells))
 
     def side(self, cell: Cell) -> tuple[tuple[str, Any], ...]:
-        """The keys of a cell that its line is named by; those that are the same everywhere tell nothing."""
+        """The keys and values that name the line of a cell, without keys that are the same everywhere."""
         keys = [key for key in cell.place if key != self.experiment.file.across]
         telling = [key for key in keys if len({shown(other.place[key]) for other in self.cells}) > 1]
         return tuple((key, shown(cell.place[key])) for key in telling)
@@ -102,7 +102,7 @@ class Outcome:
         return {(self.side(cell), cell.place[self.experiment.file.across]): cell for cell in self.cells}
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per cell for a file: its place, the values, and how it was made."""
+        """A row per cell for a file: its keys, the values, and how it was made."""
         return [
             {
                 **{key: shown(value) for key, value in cell.place.items()},
@@ -121,7 +121,7 @@ class Outcome:
         ]
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Header and lines of text: ours, with the paper's behind a slash, and a dot for what was not run."""
+        """Header and lines of text: our value, the paper's after a slash; a dot if the cell was not run."""
         grid, across = self.grid(), self.across
         names = [key for key, _ in self.down[0]]
         lines = [
@@ -132,12 +132,12 @@ class Outcome:
 
 
 def _column(key: str, value: Any) -> str:
-    """A number needs the last part of its key beside it; a name stands for itself."""
+    """The heading of a column: a name, or a number with the last part of its key."""
     return value if isinstance(value, str) else f"{key.rpartition('.')[2]} {shown(value)}"
 
 
 def _rank(value: Any) -> Any:
-    """Numbers by size; names as they come."""
+    """Sorts numbers by size and keeps the order of names."""
     return value if isinstance(value, int | float) else 0
 
 

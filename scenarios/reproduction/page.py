@@ -16,7 +16,7 @@ from scenarios.tables import write_csv
 
 
 def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
-    """Write the table and the page of an experiment; where they are."""
+    """Write the table and the page of an experiment; return their paths."""
     table, page = (folder / f"{outcome.experiment.name}.{suffix}" for suffix in ("csv", "html"))
     write_csv(outcome.rows(), table)
     write_text(page, render_outcome(outcome))

@@ -20,7 +20,7 @@ DIVERGING = "RdBu"
 
 
 def draw(outcome: Outcome) -> Figure:
-    """The picture that the experiment asks for; what was not run is blank."""
+    """The picture that the experiment asks for; cells that were not run are blank."""
     drawn = {"heat maps": _heat_maps, "curves": _curves, "bars": _bars}
     return drawn[outcome.experiment.file.picture](outcome)
 
@@ -78,14 +78,14 @@ def _curves(outcome: Outcome) -> Figure:
     panel.grid(alpha=0.3)
     handles, _ = panel.get_legend_handles_labels()
     if handles:
-        # Below, and not on the curves: names are long, and there is one for every line.
+        # Below the curves, because names are long and there is one per line.
         figure.legend(loc="outside lower center", ncols=2, fontsize=8)
         figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(handles) // 2))
     return figure
 
 
 def _bars(outcome: Outcome) -> Figure:
-    """A bar for every cell with the paper's value on it, and a line at what no attack gives."""
+    """A bar per cell with the paper's value on it, and a line at the value without an attack."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 1.2 + 0.34 * len(outcome.cells)), layout="constrained")

@@ -1,4 +1,4 @@
-"""The record: what was really run, written down as Markdown with small tables and pictures beside it."""
+"""The record of finished runs: a Markdown file, with tables and pictures beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.core.files import write_text, written_whole
-from scenarios.reproduction.experiment import PAPER, Experiment
+from scenarios.reproduction.experiment import PAPER_FOLDER, Experiment
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw
 from scenarios.reproduction.recorded import with_recorded
@@ -21,9 +21,9 @@ from scenarios.tables import write_csv
 
 
 def write_record(experiments: Sequence[Experiment], directory: SweepDirectory, file: Path) -> None:
-    """Write `file`, and in a folder of its name beside it a table and a picture of each experiment run.
+    """Write `file`, and a table and a picture per experiment in a folder of the same name beside it.
 
-    Cells that an earlier record has there, and the runs of this folder do not, stay.
+    Cells of an earlier record stay if this folder has no runs for them.
     """
     beside = file.with_suffix("")
     beside.mkdir(exist_ok=True)
@@ -53,20 +53,20 @@ def _opening(file: Path, outcomes: Sequence[Outcome], hours: float) -> list[str]
     return [
         "# The paper's tables and figures, ours beside theirs",
         "",
-        f"Written by `fedsim reproduce --record {file.as_posix()}` from runs that were really made: "
-        f"{_made()}; {hours:.2g} hours of computing in all. `fedsim reproduce NAME` makes a table or figure "
-        "again, `--budget full` all its cells. The command adds what has been run since to the tables in "
-        f"`{file.stem}/`, where a cell stays until it is run again with as many seeds.",
+        f"`fedsim reproduce --record {file.as_posix()}` writes this page from finished runs: {_made()}; "
+        f"{hours:.2g} hours of computing in all. `fedsim reproduce NAME` runs a table or figure again, and "
+        f"`--budget full` runs all its cells. The command adds new cells to the tables in `{file.stem}/`; a "
+        "cell there stays until it is run again with as many seeds.",
         "",
-        "A cell that was not run is blank. Equal: as the paper's value but for its rounding to two digits. "
-        "Most figures have no values in the paper's text to compare with; a value of the paper that needs no "
-        "attack, such as that of a constant guess, is shown and not compared.",
+        "A cell that was not run is blank. Equal means equal up to the paper's rounding to two digits. Most "
+        "figures have no values in the paper's text to compare with. A value of the paper that needs no "
+        "attack, such as that of a constant guess, is shown but not compared.",
         "",
         *_markdown(["", "cells", "run", "better than the paper's", "equal", "worse"], rows),
         "",
-        f"In all {Tally.of(cell for outcome in outcomes for cell in outcome.cells)}; a cell that several "
-        "of them share counts in each.",
-        *([f"Not run at all: {', '.join(missing)}."] if missing else []),
+        f"In all {Tally.of(cell for outcome in outcomes for cell in outcome.cells)}; a shared cell counts "
+        "in each of its tables.",
+        *([f"Not run: {', '.join(missing)}."] if missing else []),
         "",
     ]
 
@@ -94,8 +94,8 @@ def _section(outcome: Outcome, folder: str) -> list[str]:
         "",
         *_markdown(header, made),
         "",
-        f"Ours, and the paper's behind the slash where it has one; lines without any run are left out "
-        f"([{name}.csv]({folder}/{name}.csv)).",
+        f"Each cell shows our value, then the paper's after a slash if there is one. Lines without any run "
+        f"are left out ([{name}.csv]({folder}/{name}.csv)).",
         "",
         *(f"- {note}" for note in file.notes),
         "",
@@ -119,15 +119,15 @@ def _named(place: Mapping[str, Any]) -> str:
 
 
 def _made() -> str:
-    """When, where and with what."""
+    """When, on which machine and with which code."""
     today = datetime.now(UTC).date().isoformat()
     release = "fedsim " + version("fedsim")
     return f"{today}, {os.cpu_count()} cores, {_commit() or release}"
 
 
 def _commit() -> str:
-    """The commit of the checkout that this is run from; nothing if it is none."""
-    command = ["git", "-C", str(PAPER), "rev-parse", "--short", "HEAD"]
+    """The commit of the checkout that runs; empty if there is none."""
+    command = ["git", "-C", str(PAPER_FOLDER), "rev-parse", "--short", "HEAD"]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -136,7 +136,7 @@ def _commit() -> str:
 
 
 def _write_picture(outcome: Outcome, path: Path) -> None:
-    """As SVG; the same cells give the same bytes."""
+    """Write an SVG file; the same cells give the same bytes."""
     import matplotlib
 
     with (

@@ -1,7 +1,7 @@
 """Cells of an earlier record.
 
-Runs take gigabytes and stay with the machine that made them; their cells are in the tables of the record, and
-the next record starts from those.
+Runs take gigabytes and stay on the machine that made them. Their cells are in the tables of the record, and
+the next record starts from those tables.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from scenarios.reproduction.outcome import Outcome
 from scenarios.sweep.sweep import Point, shown
 
 FIRST_VALUE = "paper"
-"""The column of a table behind those that say which cell it is."""
+"""The first column of a table after its keys."""
 
 Place = tuple[str, ...]
-"""What the keys of a cell are set to, as it is written."""
+"""The values of a cell's keys, as text."""
 
 
 def with_recorded(outcome: Outcome, table: Path) -> Outcome:
-    """The outcome, with the cells of a record's `table` that it has not, or has with fewer seeds."""
+    """The outcome with cells of a record's `table`, if they have more seeds than its own."""
     if not table.exists():
         return outcome
     try:
@@ -40,11 +40,11 @@ def with_recorded(outcome: Outcome, table: Path) -> Outcome:
             )
         return _added(outcome, keys, rows)
     except (csv.Error, KeyError, ValueError) as error:
-        raise UserError(f"{table}: not a table that a record left: {error}") from error
+        raise UserError(f"{table}: not a table of a record: {error}") from error
 
 
 def _read(file: TextIO) -> tuple[list[str], list[dict[str, str]]]:
-    """The keys by which a table tells its cells apart, and its rows."""
+    """The key columns of a table, and its rows."""
     reader = csv.DictReader(file, strict=True)
     columns = list(reader.fieldnames or ())
     if FIRST_VALUE not in columns:
@@ -53,33 +53,32 @@ def _read(file: TextIO) -> tuple[list[str], list[dict[str, str]]]:
 
 
 def _added(outcome: Outcome, keys: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Outcome:
-    """The outcome with what rows tell of cells by these keys."""
+    """The outcome with the cells in these rows."""
     points = _points(outcome, keys)
     cells = {tuple(shown(cell.place[key]) for key in keys): cell for cell in outcome.cells}
     costs = dict(outcome.costs)
     for row in rows:
         place = tuple(row[key] for key in keys)
         same = points.get(_swept(outcome, keys, place))
-        # The experiment's file may have changed: what it no longer asks for is not in the record either.
+        # The experiment may have changed: cells that are no longer part of it are dropped.
         if not same:
             continue
         blank = cells.get(place) or _unknown(same[0], dict(zip(keys, place, strict=True)))
         if blank.seeds < int(row["seeds"]):
             cells[place] = _recorded(row, blank)
-            # Under the names of all runs of the cell: several figures of the same runs, and cells that
-            # experiments share, cost once.
+            # The key names all runs of the cell, so that runs which several cells share cost once.
             costs[frozenset(point.name for point in same)] = float(row["seconds"])
     return replace(outcome, cells=tuple(cells.values()), costs=costs)
 
 
 def _swept(outcome: Outcome, keys: Sequence[str], place: Place) -> Place:
-    """The part of a place that the sweep decides; a measure may have added a key of its own."""
+    """The values of the sweep's keys; a measure may have added a key."""
     swept = outcome.experiment.sweep.keys
     return tuple(value for key, value in zip(keys, place, strict=True) if key in swept)
 
 
 def _points(outcome: Outcome, keys: Sequence[str]) -> Mapping[Place, list[Point]]:
-    """The points that make each cell."""
+    """The points of each cell."""
     sweep, found = outcome.experiment.sweep, defaultdict(list)
     for point in sweep.points:
         found[tuple(shown(point.values[key]) for key in keys if key in sweep.keys)].append(point)
@@ -87,7 +86,7 @@ def _points(outcome: Outcome, keys: Sequence[str]) -> Mapping[Place, list[Point]
 
 
 def _unknown(point: Point, place: Mapping[str, str]) -> Cell:
-    """A cell that only a run would tell of, such as that of a value which occurs."""
+    """A cell that exists only after a run, such as one value of a histogram."""
     typed = {key: point.values.get(key, _number(value)) for key, value in place.items()}
     return Cell(typed, None, seeds=0, seeds_planned=0, columns=0, limit="", cpu_seconds=0.0)
 
@@ -99,7 +98,7 @@ def _number(text: str) -> Any:
 
 
 def _recorded(row: Mapping[str, str], blank: Cell) -> Cell:
-    """What a row says of a cell of which nothing, or less, is known otherwise."""
+    """The cell with the values of a row."""
 
     def value(name: str) -> float | None:
         return float(row[name]) if row[name] else None
@@ -114,6 +113,6 @@ def _recorded(row: Mapping[str, str], blank: Cell) -> Cell:
         cpu_seconds=float(row["seconds"]),
         codes=tuple(row["code"].split("; ")),
         baseline=value("baseline"),
-        # Two values without a difference were not to be compared.
+        # Two values without a difference are not compared.
         telling=not (row["ours"] and row["paper"] and not row["difference"]),
     )

@@ -35,7 +35,7 @@ def _mistake(error: ValidationError, content: Mapping[str, Any]) -> str:
         case "missing":
             value, message = "", "missing"
         case "order":
-            value = ""  # of a whole list it is the names that matter, and the message has them
+            value = ""  # the message already names the entries of the list
         case "union_tag_invalid":
             key, value, message = (
                 [*key, "name"],
@@ -46,12 +46,12 @@ def _mistake(error: ValidationError, content: Mapping[str, Any]) -> str:
             message = "expected a name, or a table with a name"
     more = len(mistakes) - 1
     said = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
-    # What is wrong with several settings together has no key, and all of them would be its value.
+    # A mistake in several settings together has no key, and its value would be all of them.
     return f"{'.'.join(key)}{value}: {message}{said}" if key else f"{message}{said}"
 
 
 def _file_keys(location: tuple[int | str, ...], content: Any) -> Iterable[str]:
-    """The location without the names of union members, which pydantic inserts and no file has."""
+    """The location as the file spells it: pydantic also inserts the names of union members."""
     for part in location:
         is_member = isinstance(content, Mapping) and part not in content and content.get("name") == part
         if isinstance(content, str) and content == part:

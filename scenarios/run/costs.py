@@ -1,6 +1,6 @@
-"""What a defence costs: how good the published counts are, who gets a turn, and how many messages it takes.
+"""What a defence costs: the error of the published counts, the fairness of cohorts, and messages.
 
-Together with the test accuracy these are the figures beside which leakage is to be read.
+Together with the test accuracy, these are the figures to compare leakage with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the files of a run are."""
+"""The folder of a run."""
 
 from __future__ import annotations
 
@@ -24,48 +24,48 @@ class RunDirectory:
 
     @property
     def settings(self) -> str:
-        """What stands in the scenario's file."""
+        """The text of the scenario's file."""
         with reading(self.scenario, "the scenario of a run"):
             return self.scenario.read_text(encoding="utf-8")
 
     @property
     def transcript(self) -> Path:
-        """What the server stored: the sums, and one line per round."""
+        """The server's records: the sums, and one line per round."""
         return self.path / "transcript"
 
     @property
     def counts(self) -> Path:
-        """What telemetry published."""
+        """The published counts."""
         return self.path / "counts.csv"
 
     @property
     def truth(self) -> Path:
-        """What really happened; only scoring reads it."""
+        """The truth; only scoring reads it."""
         return self.path / "truth"
 
     @property
     def checkpoint(self) -> Path:
-        """Where an interrupted run goes on; a finished one has none. As secret as the truth."""
+        """The state from which an interrupted run continues. As secret as the truth."""
         return self.path / "checkpoint.zip"
 
     @property
     def answers(self) -> Path:
-        """What devices answered to telemetry, before any release policy; no attack reads it."""
+        """The devices' answers to telemetry, before any release policy; no attack reads them."""
         return self.truth / "answers.csv"
 
     @property
     def recovery(self) -> Path:
-        """What the attack made of transcript and counts."""
+        """The attack's recovery from transcript and counts."""
         return self.path / "recovery.npz"
 
     @property
     def inference(self) -> Path:
-        """What the inference attacks guessed, a file for each of them."""
+        """The guesses of inference attacks, one file each."""
         return self.path / "inference"
 
     @property
     def inference_truth(self) -> Path:
-        """What these guesses are compared with; only scoring reads it."""
+        """The truth that these guesses are compared with; only scoring reads it."""
         return self.inference / "truth"
 
     @property
@@ -80,14 +80,14 @@ class RunDirectory:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run went to its end: its checkpoint is removed last of all."""
+        """Whether the run is complete: its checkpoint is removed last."""
         return self.result.exists() and not self.checkpoint.exists()
 
     @classmethod
     def create(cls, path: Path, *, replace: bool) -> RunDirectory:
-        """An empty run directory; one that holds a run already is replaced only when asked to."""
+        """An empty run directory; a run that is already there is replaced only with `replace`."""
         directory = cls(path)
-        # Anybody's own scenario may be called scenario.toml, too.
+        # A user's own scenario may also be called scenario.toml.
         holds_run = directory.scenario.exists() and directory.transcript.exists()
         present = directory._present()
         if not holds_run and present:
@@ -100,7 +100,7 @@ class RunDirectory:
             raise UserError(f"{path} already holds a run: choose another --out, or add --force to replace it")
         if holds_run and (strangers := present - directory._files()):
             raise UserError(
-                f"--force: {path} holds {min(strangers).name} beside a run, which would be lost: "
+                f"--force would delete {min(strangers).name}, which is not part of the run in {path}: "
                 "move it away, or choose another --out"
             )
         with writing(path):
@@ -114,7 +114,7 @@ class RunDirectory:
         return directory
 
     def _files(self) -> set[Path]:
-        """All that a run leaves in its folder."""
+        """All files that a run leaves in its folder."""
         return {
             self.scenario,
             self.transcript,
@@ -128,14 +128,14 @@ class RunDirectory:
         }
 
     def _present(self) -> set[Path]:
-        """What is there already, but for what a killed process was about to write."""
+        """The files in the folder, except for half-written ones of a killed process."""
         if not self.path.exists():
             return set()
         return set(self.path.iterdir()) - leftovers(self.path) if self.path.is_dir() else {self.path}
 
     @classmethod
     def resume(cls, path: Path, scenario: str) -> RunDirectory:
-        """The directory of a run of the scenario with this text, interrupted or finished; else a new one."""
+        """The directory of an interrupted or finished run of the scenario with this text, or a new one."""
         directory = cls(path)
         if not directory.scenario.exists():
             return cls.create(path, replace=False)
@@ -153,7 +153,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path, *, attacked: bool = False) -> RunDirectory:
-        """The directory of a finished run; what the attack wrote is there too if `attacked` asks for it."""
+        """The directory of a finished run; with `attacked`, it must hold a recovery too."""
         directory = cls(path)
         needs = [
             directory.scenario,

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation import Recovery
 from fedsim.trusted.truth import Truth
-from scenarios.pages import INK, INVENTED, MISSED, PAPER, UNKNOWN, embedded, render
+from scenarios.pages import BACKGROUND, INK, INVENTED, MISSED, UNRECOVERED, embedded, render
 from scenarios.run.inference.figures import COLUMNS, figures
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.result import Result
 from scenarios.run.scoring import named, update_cosines
-from scenarios.run.sections import Baselines
+from scenarios.run.sections import Analytics, Baselines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ def render_report(
     truth: Truth,
     findings: Sequence[Findings] = (),
 ) -> str:
-    """The page for a run: its settings (TOML), its figures, and what was recovered, true or inferred."""
+    """The page of a run: its settings (TOML), its figures, the recovery beside the truth, and inferences."""
     if result.disaggregation.pseudonymous:
         recovery = named(recovery, truth)
     position = recovery.clients.astype(np.int64)
@@ -40,6 +40,7 @@ def render_report(
         "report.html.j2",
         result=result,
         settings=settings,
+        published=about_counts(result.analytics),
         matrices=embedded(_draw_matrices(P, guess)),
         similarities=embedded(_draw_similarities(cosines, result.disaggregation.baselines)),
         clients=_client_rows(recovery, P, cosines),
@@ -47,6 +48,20 @@ def render_report(
         figures=figures(result),
         pictures={found.key: embedded(JUDGES[found.kind].draw(found)) for found in findings},
     )
+
+
+def about_counts(analytics: Analytics) -> str:
+    """The published counts in one sentence or two."""
+    if analytics.count_error is None or analytics.mean_window is None:
+        return "No counts were published."
+    window = f"one per client every {analytics.mean_window:.3g} rounds"
+    if analytics.count_error == 0:
+        quality = f"Counts are exact: {window}."
+    else:
+        quality = f"Counts have a mean error of {analytics.count_error:.2f}: {window}."
+    if analytics.missing_fraction == 0:
+        return quality
+    return f"{quality} {100 * analytics.missing_fraction:.1f} % of the clients' rounds have no count."
 
 
 def _client_rows(
@@ -78,9 +93,9 @@ def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:
     difference = np.where(unknown, 3, np.where(guess < P, 1, np.where(guess > P, 2, 0)))
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     pictures: Sequence[tuple[str, NDArray[Any], list[str]]] = (
-        ("true participation", P, [PAPER, INK]),
-        ("recovered from sums and counts", recovered, [PAPER, INK, UNKNOWN]),
-        ("difference", difference, ["white", MISSED, INVENTED, UNKNOWN]),
+        ("true participation", P, [BACKGROUND, INK]),
+        ("recovered from sums and counts", recovered, [BACKGROUND, INK, UNRECOVERED]),
+        ("difference", difference, ["white", MISSED, INVENTED, UNRECOVERED]),
     )
     for axes, (title, matrix, colours) in zip(figure.subplots(1, 3, sharey=True), pictures, strict=True):
         axes.imshow(
@@ -96,14 +111,14 @@ def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:
         axes.locator_params(integer=True)
     figure.axes[0].set_ylabel("round")
     names = ("missed", "invented", "nothing recovered")
-    patches = [Patch(color=c, label=n) for c, n in zip((MISSED, INVENTED, UNKNOWN), names, strict=True)]
-    # Not inside the picture, where it would hide errors.
+    patches = [Patch(color=c, label=n) for c, n in zip((MISSED, INVENTED, UNRECOVERED), names, strict=True)]
+    # Outside the picture, where it hides no errors.
     figure.legend(handles=patches, fontsize=8, loc="outside lower right", ncols=3)
     return figure
 
 
 def _draw_similarities(cosines: NDArray[np.float64], baselines: Baselines) -> Figure:
-    """Per client, how close the recovered update is to the true one, between the two baselines."""
+    """Cosine of recovered and true update per client, with the two baselines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 2.8), layout="constrained")

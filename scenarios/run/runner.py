@@ -36,9 +36,9 @@ def run_scenario(
     solving: Progress = silent,
     inferring: Bar = no_bar,
 ) -> Result:
-    """Simulate, attack, score and report; every arrow after the simulation reads files only.
+    """Simulate, attack, score and report. Every step after the simulation reads only files.
 
-    A run that was interrupted goes on from its checkpoint, which is there until everything else is.
+    An interrupted run continues from its checkpoint, which is removed when the run is complete.
     """
     trained = train_run(world, directory, engine=engine, training=training)
     result = attack_run(
@@ -75,7 +75,7 @@ def train_run(
 
 
 def train_rounds(world: World, directory: RunDirectory, until: int, *, engine: Runtime) -> None:
-    """The first `until` rounds of that; `train_run` goes on from there."""
+    """Simulate the first `until` rounds; `train_run` continues from there."""
     write_text(directory.scenario, world.scenario.to_toml())
     simulate_rounds(world, directory, until, engine)
 
@@ -97,18 +97,18 @@ def attack_run(
     solving: Progress = silent,
     inferring: Bar = no_bar,
 ) -> Result:
-    """Attack the transcript of a run, score what comes out against the truth, and write it all down.
+    """Attack the transcript of a run, score the recovery against the truth, and write both and a report.
 
-    Disaggregation needs nothing but the run's files. Inference needs the scenario's `world`, whose examples
-    the guesses are compared with, the data of the training; it is made anew if it is not given.
+    Disaggregation needs only the run's files. Inference also needs the scenario's `world`, because guesses
+    are compared with the clients' examples; it is prepared here if it is not given.
     """
     if world is None and scenario.attack.inference:
         world = World.prepare(scenario)
-    # Runs that are older than this check do not say what they were trained on.
+    # Old runs do not state the fingerprint of their data.
     if world is not None and honest.simulation.data not in (None, world.data.fingerprint):
         raise UserError(
-            f"{directory.path} was trained on other data than there are now, and what is inferred from its "
-            "updates cannot be compared with them: put those back, or run it anew"
+            f"{directory.path} was trained on other data than there are now, so guesses cannot be compared "
+            "with them: restore the data, or run the scenario again"
         )
     view = AttackerView.load(directory.transcript, directory.counts)
     strangers = set(view.counts.clients.tolist()) - set(range(scenario.federation.clients))
@@ -131,7 +131,7 @@ def attack_run(
     if world is not None and scenario.attack.inference:
         before = cpu_seconds()
         if score.pseudonymous:
-            # The same updates in another order, so that scoring knows whose they are; attacks see no names.
+            # Scoring needs to know whose updates they are. Attacks see the same updates, without names.
             recovery = named(recovery, truth)
         scores = run_inference(world, directory, view, recovery, truth, bar=inferring)
         cost = InferenceCost(cpu_seconds=cpu_seconds() - before)

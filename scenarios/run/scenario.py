@@ -30,8 +30,8 @@ LIBRARY = Path(__file__).parents[1] / "library"
 class Scenario(Settings):
     """The sections of a scenario file.
 
-    Two equal scenarios give the same run, byte for byte, but for the noise of `private` counts and for
-    columns that a solver with a time limit gives up on.
+    Equal scenarios give the same run, byte for byte, with two exceptions: the noise of `private` counts, and
+    columns on which a solver reaches its time limit.
     """
 
     title: str
@@ -52,7 +52,7 @@ class Scenario(Settings):
         return self
 
     def to_toml(self) -> str:
-        """Every setting with the defaults written out, and the versions that the run was made with."""
+        """Every setting with its default written out, and the versions of the main packages."""
         made_with = ", ".join(
             f"{name} {version(name)}" for name in ("fedsim", "flwr", "torch", "numpy", "scipy")
         )
@@ -83,7 +83,7 @@ def parse_scenario(text: str) -> Scenario:
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """What a TOML file holds, not checked any further."""
+    """The content of a TOML file, without further checks."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -93,7 +93,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def apply(content: dict[str, Any], override: str) -> None:
-    """Set what an override `KEY=VALUE` says in the content of a file."""
+    """Apply an override `KEY=VALUE` to the content of a file."""
     key, equals, text = override.partition("=")
     if not equals or not all(key.strip().split(".")):
         raise UserError(f"--set {override}: expected KEY=VALUE, such as clients.local_epochs=8")
@@ -101,9 +101,9 @@ def apply(content: dict[str, Any], override: str) -> None:
 
 
 def put(content: dict[str, Any], key: str, value: Any, *, said: str) -> None:
-    """Set one dotted key in the file's content; a named table may stand there as a bare name.
+    """Set one dotted key in the content of a file. A bare name is expanded to a table with that `name`.
 
-    A key that leads through something else than a table is a mistake in what was `said`.
+    If the key leads through a value that is no table, the `UserError` begins with `said`.
     """
     *sections, last = key.split(".")
     table: Any = content
@@ -115,7 +115,7 @@ def put(content: dict[str, Any], key: str, value: Any, *, said: str) -> None:
 
 
 def _below(table: Any, section: str, said: str) -> Any:
-    """The section of that name, or of that number where the file has a list of them."""
+    """The section of that name, or of that number in a list of sections."""
     if isinstance(table, list):
         if not section.isdecimal() or int(section) >= len(table):
             raise UserError(f"{said}: {section} is not one of 0..{len(table) - 1}")
@@ -131,7 +131,7 @@ def _below(table: Any, section: str, said: str) -> Any:
 
 
 def toml_value(text: str) -> Any:
-    """What the text means as a TOML value; a bare word is a string and .5 a number, as in a shell."""
+    """The text as a TOML value; a bare word is a string, and .5 is a number."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -17,7 +17,7 @@ from scenarios.run.sections import Section
 ByCohort = Mapping[str, float | None]
 """A figure for sums of cohorts of several sizes: size → value."""
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
+_NO_COHORTS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Columns(Section):
@@ -76,7 +76,7 @@ class InferenceScore(Section):
         """Every figure that has values: its name, its columns, and its values by cohort size."""
         for name, value in self:
             if isinstance(value, Columns):
-                yield name, value, getattr(self, f"{name}_by_cohort", _NONE)
+                yield name, value, getattr(self, f"{name}_by_cohort", _NO_COHORTS)
 
 
 class InversionScore(InferenceScore):

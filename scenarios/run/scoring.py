@@ -1,6 +1,6 @@
-"""How good a recovery is, with the baselines without which no figure means anything.
+"""How good a recovery is, beside its baselines.
 
-Here and in `scenarios.run.inference` a recovery meets the truth, when the attack is over; reports draw both.
+Only here and in `scenarios.run.inference` does a recovery meet the truth, after the attack.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedsim.trusted.truth import Truth
 from scenarios.run.sections import Baselines, Disaggregation
 
 CASES_AT_A_TIME = 100_000
-"""Different windows whose numbers of ones are weighed at a time."""
+"""Distinct (length, count, sd) of windows that are evaluated at a time; limits memory."""
 
 
 def score_disaggregation(
@@ -41,7 +41,7 @@ def score_disaggregation(
     right = recovery.participation == P
     exact = right.all(axis=0)
     alone = _alone(P)
-    # An unresolved column is a guess: it may be right, but no update comes with it.
+    # An unresolved column is a guess. It may be right, but it has no update.
     resolved = recovery.outcome != Outcome.UNRESOLVED
     guess = _Guess.best(_windows(counts, *P.shape), transcript.cohort_sizes.sum() / P.size)
     return Disaggregation(
@@ -76,7 +76,7 @@ def _windows(counts: ParticipationReport, rounds: int, clients: int) -> Windows:
 
 
 def _tally(texts: NDArray[np.str_]) -> dict[str, int]:
-    """How often each text occurs, the most frequent first."""
+    """The number of times that each text occurs, most frequent first."""
     names, numbers = np.unique(texts, return_counts=True)
     return {str(names[i]): int(numbers[i]) for i in np.argsort(-numbers, kind="stable")}
 
@@ -100,22 +100,22 @@ def update_cosines(updates: NDArray[np.float32], true_updates: NDArray[np.float3
 
 
 def _mean_update(transcript: Transcript) -> NDArray[np.float32]:
-    """The best guess at anybody's update without an attack: the mean over all updates in all sums."""
+    """The best guess of any update without an attack: the mean over all updates in all sums."""
     total = np.concatenate([part.sum(axis=0) for part in slices(transcript.aggregates)])
     return np.asarray(total / max(1, int(transcript.cohort_sizes.sum())), dtype=np.float32)
 
 
 def update_variance(truth: Truth, transcript: Transcript) -> float | None:
-    """Mean squared distance of an update from its client's mean, over the mean square of these.
+    """Mean squared distance of an update from its client's mean, relative to the mean square of the means.
 
-    Distances add up in sums, where clients' deviations are independent: what is left of the sums without the
-    means, per participation. None if nobody took part.
+    Deviations of different clients are independent, so their squares add up in a sum. The distance is
+    therefore the energy of the sums without the means, per participation. None if nobody took part.
     """
     P = truth.participation.astype(np.float64)
     left, energy, start = 0.0, 0.0, 0
     for part in slices(transcript.aggregates):
         stop = start + part.shape[1]
-        # Who never took part has no mean, and adds nothing.
+        # Clients that never took part have no mean, and add nothing.
         means = np.nan_to_num(np.asarray(truth.updates[:, start:stop], dtype=np.float64))
         left += float(((part - P @ means) ** 2).sum())
         energy += float((P.sum(axis=0) @ means**2).sum())
@@ -124,16 +124,16 @@ def update_variance(truth: Truth, transcript: Transcript) -> float | None:
 
 
 def _oracle_updates(transcript: Transcript, P: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """What least squares gives somebody who knows who took part when."""
+    """Least squares with the true participation."""
     everybody = np.ones(P.shape[1], dtype=np.bool_)
     return least_squares(transcript.aggregates, P, P.T.astype(np.float64), everybody).values
 
 
 def named(recovery: Recovery, truth: Truth) -> Recovery:
-    """A recovery without names, with every column given to the client whose true one it is most like.
+    """A recovery without names, with its columns assigned to the clients whose true columns are most similar.
 
-    Only the truth can do that: it makes a score of what was found, and finds nothing. Each column goes to one
-    client at most, so that as many entries as possible agree; clients that are left are unresolved.
+    The assignment needs the truth, so it serves only to score. Each column goes to at most one client, so
+    that as many entries as possible agree. Clients without a column are unresolved.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -162,35 +162,36 @@ def named(recovery: Recovery, truth: Truth) -> Recovery:
 
 
 def _up_to_names(found: NDArray[np.uint8], P: NDArray[np.uint8]) -> float:
-    """The fraction of the true columns that were found, whoever they were given to."""
+    """The fraction of the true columns that were found, for whichever client."""
     have, want = (Counter(column.tobytes() for column in matrix.T) for matrix in (found, P))
     return float((have & want).total() / P.shape[1])
 
 
 def _alone(P: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """(K,) clients that took part, and whose column no other client has."""
+    """(K,) whether a client took part and no other client has the same column."""
     _, group, size = np.unique(P, axis=1, return_inverse=True, return_counts=True)
     return np.asarray((size[group.reshape(-1)] == 1) & (P.sum(axis=0) > 0))
 
 
 @dataclass(frozen=True)
 class _Guess:
-    """What somebody makes of the counts and the mean rate alone: chances of being right."""
+    """The best guess from the counts and the mean rate alone: its chances of being right."""
 
     columns: float
-    """Of a client's whole column, mean over clients."""
+    """Chance that a client's whole column is right, mean over clients."""
     entries: float
 
     @classmethod
     def best(cls, windows: Windows, rate: float) -> _Guess:
-        """The most likely column of every client, and the more likely value of every entry.
+        """Guess the most likely column of every client, and the more likely value of every entry.
 
-        A window's number of ones is weighed by its count and the count's error, and by the rate.
+        The number of ones in a window has a binomial prior by the `rate`, weighted by the likelihood of its
+        count.
         """
         rate = float(np.clip(rate, 1e-9, 1 - 1e-9))
         lengths = np.broadcast_to(windows.lengths, windows.count.shape)
         cells = np.stack((lengths.astype(np.float64), windows.count, windows.sd), axis=-1).reshape(-1, 3)
-        # Exact counts are a handful of different cases, however many there are.
+        # Exact counts have only a handful of distinct cases.
         cases, which = np.unique(cells, axis=0, return_inverse=True)
         parts = np.array_split(cases, max(1, len(cases) // CASES_AT_A_TIME))
         log_chance, right = (np.concatenate(x) for x in zip(*(_filled(p, rate) for p in parts), strict=True))
@@ -202,7 +203,7 @@ class _Guess:
 
 
 def _filled(cases: NDArray[np.float64], rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """For windows of (length, count, sd): log-chance of the likeliest filling, and entries it gets right."""
+    """For windows (length, count, sd): log-probability of the likeliest filling, expected right entries."""
     length, count, sd = (column[:, None] for column in cases.T)
     ones = np.arange(int(length.max(initial=0)) + 1)
     weight = binom.logpmf(ones, length, rate)

@@ -1,1 +1,1 @@
-"""Sweeps: every combination of some values, each an ordinary run, and what came of them side by side."""
+"""Sweeps: run a scenario with every combination of some values."""

@@ -21,13 +21,9 @@ BaseSet = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the base."),
 ]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes that work at a time; as many as cores if not given.")
-]
-Ray = Annotated[bool, typer.Option("--ray", help="Work on a Ray cluster instead.")]
-Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Run again what other code than this made, as code.txt says.")
-]
+Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; one per core by default.")]
+Ray = Annotated[bool, typer.Option("--ray", help="Use a Ray cluster instead of local processes.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run points again that other code made (see code.txt).")]
 Json = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
 
 
@@ -35,7 +31,7 @@ def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file (docs/sweeps.md).")],
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The sweep's folder; runs/NAME if not given.")
+        Path | None, typer.Option("--out", help="Folder of the sweep; runs/NAME by default.")
     ] = None,
     overrides: BaseSet = None,
     workers: Workers = None,
@@ -43,7 +39,7 @@ def sweep(
     fresh: Fresh = False,
     as_json: Json = False,
 ) -> None:
-    """Run every combination of the values that a file lists; a sweep that was stopped goes on."""
+    """Run every combination of the values in a file; an interrupted sweep continues."""
     from scenarios.sweep.sweep import Sweep
 
     plan = Sweep.load(file, overrides or ())
@@ -78,14 +74,14 @@ def sweep(
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Points that are done are kept: whoever stops the block is told that the same command goes on."""
+    """Tell a user who interrupts the block how to continue; finished points are kept."""
     with unwound_by_sigterm(), told(f"; continue with: {this_command()}"):
         yield
 
 
 @contextmanager
 def at_work(folder: Path, workers: int | None, *, ray: bool = False) -> Iterator[tuple[SweepDirectory, Pool]]:
-    """A sweep's folder, for the block to itself, and the pool that its points are worked on in."""
+    """Lock the sweep folder and start its worker pool."""
     from scenarios.sweep.directory import SweepDirectory
     from scenarios.sweep.pool import local_pool, ray_pool
 

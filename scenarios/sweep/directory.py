@@ -30,13 +30,13 @@ from scenarios.sweep.sweep import SPOOLED, Point
 
 @dataclass(frozen=True)
 class SweepDirectory:
-    """Where the files of a sweep are."""
+    """The layout of a sweep's folder."""
 
     path: Path
 
     @classmethod
     def open(cls, path: Path) -> SweepDirectory:
-        """The folder of this or an earlier state of a sweep, or a new one."""
+        """A folder that holds a sweep already, or a new one."""
         directory = cls(path)
         is_sweep = directory.file.exists() or (path / "points").is_dir()
         if path.exists() and not is_sweep and (not path.is_dir() or any(path.iterdir())):
@@ -48,13 +48,13 @@ class SweepDirectory:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else works in this folder during the block; a `UserError` if somebody does."""
+        """Lock the folder during the block; a `UserError` if another command has locked it."""
         with (self.path / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise UserError(
-                    f"--out {self.path}: another command works there: wait for it, or choose another --out"
+                    f"--out {self.path}: another command is using it: wait for it, or choose another --out"
                 ) from error
             for leftover in (self.path / "trainings").glob(f"{SPOOLED}*"):
                 shutil.rmtree(leftover)
@@ -89,9 +89,9 @@ class SweepDirectory:
         return RunDirectory(self.path / "trainings" / name)
 
     def done(self, point: Point, *, fresh: bool = False) -> bool:
-        """Whether the point's last file stands; a `fresh` one was made by the code that runs.
+        """Whether the point's last file exists; with `fresh`, it must also be made by this code.
 
-        Whoever attacked the point with other settings since has made it another one.
+        A point that was attacked again with other settings is not done.
         """
         run = self.point(point)
         last = run.result if isinstance(point.settings, Planted) else run.report

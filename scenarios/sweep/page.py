@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SEED = "seed"
-"""The key that pictures take means over; all others are axes, or get a picture or a line of their own."""
+"""Pictures show means over this key. Other keys are axes, or get a panel or a line each."""
 
 Place = tuple[Any, ...]
-"""What some keys are set to."""
+"""The values of some keys."""
 
 
 def render_sweep(sweep: Sweep, results: Sequence[PointResult], directory: SweepDirectory) -> str:
@@ -60,7 +60,7 @@ def render_sweep(sweep: Sweep, results: Sequence[PointResult], directory: SweepD
 
 
 def draw(rows: Sequence[dict[str, Any]], figure: str, axes: Sequence[str], rest: Sequence[str]) -> Figure:
-    """A curve over one axis, with a line for every setting of the `rest`; or a heat map for each of them."""
+    """A curve over one axis with a line per setting of the `rest`, or a heat map per setting."""
     from matplotlib.figure import Figure
 
     values: dict[tuple[Place, Place], list[float]] = {}

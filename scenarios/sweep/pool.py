@@ -1,6 +1,6 @@
-"""Where independent pieces of work run: here, in processes of this machine, or on a Ray cluster.
+"""Pools for independent tasks: in this process, in local processes, or on a Ray cluster.
 
-All three take a function and its arguments and hand out a `Future`.
+Each takes a function with its arguments and returns a `Future`.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ T = TypeVar("T")
 
 
 class Pool(Protocol):
-    """Takes work for a `number` of hands; a fault in it stays in its `Future`."""
+    """Runs up to `number` tasks at a time; the exception of a task stays in its `Future`."""
 
     @property
     def number(self) -> int:
-        """How many pieces of work can be under way at a time."""
+        """How many tasks can run at a time."""
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
-        """The outcome-to-be of calling the function; it and its arguments must be picklable."""
+        """Call the function later; it and its arguments must be picklable."""
 
 
 class InProcess:
-    """Does the work at once, in this process: nothing to start, nothing to send."""
+    """Runs each task at once in this process."""
 
     number = 1
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
-        """The outcome of calling the function."""
+        """Call the function now."""
         future: Future[T] = Future()
         try:
             future.set_result(function(*arguments))
@@ -51,19 +51,19 @@ class InProcess:
 
 
 class Processes:
-    """Does the work in processes of this machine."""
+    """Runs tasks in processes of this machine."""
 
     def __init__(self, pool: ProcessPoolExecutor, number: int) -> None:
         self._pool = pool
         self.number = number
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
-        """The outcome-to-be of calling the function."""
+        """Call the function in a worker."""
         return self._pool.submit(function, *arguments)
 
 
 class RayCluster:
-    """Does the work in Ray's processes, one core each: the cluster that Ray is told of, or this machine."""
+    """Runs tasks on a Ray cluster, one core each; Ray decides which cluster."""
 
     def __init__(self) -> None:
         import ray
@@ -73,14 +73,14 @@ class RayCluster:
         self.number = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
-        """The outcome-to-be of calling the function."""
+        """Call the function in a worker."""
         future: Future[T] = self._ray.remote(num_cpus=1)(function).remote(*arguments).future()
         return future
 
 
 @contextmanager
 def local_pool(number: int) -> Iterator[Pool]:
-    """Processes of this machine; whatever ends the block early ends their work too."""
+    """Processes of this machine; if the block ends early, so do their tasks."""
     if number == 1:
         yield InProcess()
         return
@@ -103,7 +103,7 @@ def local_pool(number: int) -> Iterator[Pool]:
 
 @contextmanager
 def ray_pool() -> Iterator[Pool]:
-    """The processes of a Ray cluster, which is let go of at the end."""
+    """A Ray cluster, which is disconnected at the end."""
     import ray
 
     try:
@@ -113,10 +113,10 @@ def ray_pool() -> Iterator[Pool]:
 
 
 def _begin(cores: SimpleQueue[int], stop: Connection) -> None:
-    """A worker has one core: trainings and attacks, which would use all there are, then use that one.
+    """Set up a worker: pin it to one core, because trainings and attacks use all cores that they see.
 
-    And it ends at once when the other end of `stop` is closed, or with its parent: work that nobody waits for
-    may take hours. Ctrl-C is for the parent to handle.
+    The worker exits at once when its parent ends or closes `stop`, because an unwanted task may take hours.
+    The parent handles Ctrl-C.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.sched_setaffinity(0, {cores.get()})

@@ -32,9 +32,9 @@ from scenarios.sweep.work import run_point, train_shared
 
 @dataclass(frozen=True)
 class PointResult:
-    """What became of a point: its figures, as `result.json` has them, or the reason why there are none.
+    """The figures of a point, or the reason why it failed; neither if it has not been run.
 
-    Without either it has not been run. `code` is what made it.
+    `code` is the code that made it.
     """
 
     point: Point
@@ -44,13 +44,13 @@ class PointResult:
 
 
 def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent, *, fresh: bool = False) -> None:
-    """Find the mistakes that only data reveal, in every training and inference that is still to come."""
+    """Find the mistakes that only the data reveal, in all points that are still to run."""
     from scenarios.run.world import World
 
-    places = SweepDirectory(directory)
-    left = [point for point in sweep.points if not places.done(point, fresh=fresh)]
+    folder = SweepDirectory(directory)
+    left = [point for point in sweep.points if not folder.done(point, fresh=fresh)]
     settings = [(point.training, point.settings) for point in left if isinstance(point.settings, Scenario)]
-    # Of an attack it is what inference asks of the data that can be wrong.
+    # Of an attack, only inference depends on the data.
     kinds = {(training, s.attack.inference, s.attack.auxiliary_images): s for training, s in settings}
     for number, scenario in enumerate(kinds.values()):
         progress(number, len(kinds))
@@ -68,10 +68,10 @@ def run_sweep(
     *,
     fresh: bool = False,
 ) -> list[PointResult]:
-    """Run every point that is not done, and read all of them, in the order of the sweep.
+    """Run every point that is not done, and read all points, in the order of the sweep.
 
-    A fault in a point becomes its reason; a point with a reason is tried again by the next call. With `fresh`
-    what other code made is not done; it stands until its point is begun.
+    A point that fails gets a reason, and the next call tries it again. With `fresh`, points that other code
+    made count as not done; their files stay until they run.
     """
     write_text(directory.file, tomli_w.dumps(sweep.file.model_dump(exclude_none=True)))
     run = _Run(directory, pool or InProcess(), progress, fresh=fresh)
@@ -82,7 +82,7 @@ def run_sweep(
 def read_results(
     sweep: Sweep, directory: SweepDirectory, reasons: Mapping[str, str] = MappingProxyType({})
 ) -> list[PointResult]:
-    """What there is of every point, in the order of the sweep; nothing is run."""
+    """Read all points without running any, in the order of the sweep."""
     return [
         PointResult(point, directory.result(point), code=code_of(directory.point(point).path))
         if directory.done(point)
@@ -93,7 +93,7 @@ def read_results(
 
 @dataclass(frozen=True)
 class _Task:
-    """A piece of work for a worker, for one point, or for all the points that share a training."""
+    """Work for one worker: a point, or a training for all the points that share it."""
 
     function: Callable[..., None]
     arguments: tuple[Any, ...]
@@ -101,7 +101,7 @@ class _Task:
 
 
 class _Run:
-    """The work under way. Points come before new trainings, so that few trainings stand unused."""
+    """The schedule of a sweep. Points come before new trainings, so that few trainings wait on disk."""
 
     def __init__(self, directory: SweepDirectory, pool: Pool, progress: Progress, *, fresh: bool) -> None:
         self._directory = directory
@@ -146,7 +146,7 @@ class _Run:
 
     @staticmethod
     def _trained_at_once(sweep: Sweep, waiting: Mapping[str | None, list[Point]]) -> list[list[Point]]:
-        """The points by training; with `share_epochs` by what trainings of different lengths share."""
+        """Groups of points with the same training; with `share_epochs`, of any number of epochs."""
         if not sweep.file.share_epochs:
             return [list(points) for points in waiting.values()]
         families: dict[str | None, list[Point]] = {}
@@ -165,7 +165,7 @@ class _Run:
         ]
 
     def _finished(self) -> Iterator[tuple[_Task, str]]:
-        """Tasks as they end, with the reason if they failed; what is queued meanwhile is run too."""
+        """Yield tasks as they end, with a reason if they failed. The caller may queue more."""
         while self._queue or self._running:
             while self._queue and len(self._running) < self._pool.number:
                 task = self._queue.popleft()
@@ -174,7 +174,7 @@ class _Run:
                 yield self._running.pop(future), _reason(future)
 
     def _forget(self, point: Point, *, last: bool) -> None:
-        """Drop what takes room and can be made again: figures and reports stay."""
+        """Delete large files that can be made again; figures and reports stay."""
         run = self._directory.point(point)
         for file in (run.transcript, run.truth, run.counts, run.recovery):
             file.unlink(missing_ok=True)
@@ -184,17 +184,17 @@ class _Run:
 
 
 def _reason(future: Future[None]) -> str:
-    """Why a piece of work failed, in one line; empty if it did not."""
+    """Why a task failed, in one line; empty if it did not."""
     error = future.exception()
     if error is None:
         return ""
     if isinstance(error, BrokenExecutor):
         raise RunFailedError(
-            "a worker process was killed, perhaps for want of memory; the same command goes on from here"
+            "a worker process was killed, perhaps for lack of memory; run the same command to continue"
         ) from error
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         raise RunFailedError(
-            f"{error.strerror}: points that were done are kept; make room, and the same command goes on"
+            f"{error.strerror}: finished points are kept; free some space, then run the same command"
         ) from error
     told = isinstance(error, UserError | RunFailedError)
     return " ".join((str(error) if told else f"{type(error).__name__}: {error}").split())

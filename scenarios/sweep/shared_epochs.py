@@ -1,9 +1,9 @@
 """One training for several numbers of local epochs.
 
-Under a fixed model a client's update depends on the seed, the client and the round, and an update after 64
-epochs passes through those after 1, 2, 4, … on its way. So federations that differ in `clients.local_epochs`
-alone need one training, the longest. Everything else, from messages and masks to counts and diaries, runs
-for each of them as ever, and leaves the same bytes as if each had trained on its own.
+With a fixed model, an update depends only on the seed, the client and the round. Training for 64 epochs
+passes through the updates after 1, 2, 4, … epochs. So federations that differ only in `clients.local_epochs`
+need only the longest training. Everything else (messages, masks, counts, diaries) runs for each of them, and
+leaves the same bytes as separate trainings.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from scenarios.run.sections import Trained
 from scenarios.run.world import World
 from scenarios.sweep.sweep import AFTER_TRAINING, SPOOLED
 
-ROOM = 0.5
-"""Part of the free disk that the updates of one training may take: others may be under way beside it."""
+USABLE_DISK = 0.5
+"""Fraction of the free disk space for the updates of one training; others may run beside it."""
 
 
 def rounds_at_a_time(scenarios: Sequence[Scenario], folder: Path) -> int:
-    """For how many rounds a folder's disk has room for the updates that these trainings would share."""
+    """The number of rounds whose shared updates fit on the folder's disk."""
     world = World.prepare(scenarios[0])
     largest = max(1, int(world.schedule.sum(axis=1).max())) * world.model.dim * np.dtype(np.float32).itemsize
-    return int(ROOM * shutil.disk_usage(folder).free) // (len(scenarios) * largest)
+    return int(USABLE_DISK * shutil.disk_usage(folder).free) // (len(scenarios) * largest)
 
 
 def train_shared_epochs(
@@ -43,17 +43,17 @@ def train_shared_epochs(
     workers: int | None = None,
     progress: Progress = silent,
 ) -> Iterator[tuple[RunDirectory, Trained]]:
-    """Simulate scenarios that differ in their local epochs, the longest first; a result as each is there.
+    """Simulate scenarios that differ only in their local epochs; yield each result when it is ready.
 
-    They go on together, `at_a_time` rounds each. For so long every update is kept in a temporary folder
-    beside the first run: participations × dim × 4 bytes for each number of epochs.
+    All advance together by `at_a_time` rounds, the longest first. During these rounds every update is kept in
+    a temporary folder beside the first run: participations × dim × 4 bytes for each number of epochs.
     """
     excluded = {**AFTER_TRAINING, "clients": {"local_epochs"}}
     first, *others = (scenario.model_dump(mode="json", exclude=excluded) for scenario, _ in runs)
     if any(other != first for other in others):
         raise ValueError("these scenarios differ in more than their local epochs")
     if runs[0][0].federation.server_model != "fixed":
-        raise ValueError("a model that moves takes another way for every number of epochs")
+        raise ValueError("the server's model must be fixed, so that all numbers of epochs start alike")
     longest_first = sorted(runs, key=lambda run: -run[0].clients.local_epochs)
     rounds = runs[0][0].federation.rounds
     for end in (*range(at_a_time, rounds, at_a_time), rounds):

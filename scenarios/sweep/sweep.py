@@ -1,7 +1,7 @@
-"""A sweep: one base, some keys, and a list of values for each; every combination is a point.
+"""A sweep: one base, some keys, and a list of values for each. Every combination is a point.
 
-A point is an ordinary scenario, or a planted problem without a federation. All points are made, and so
-checked, before the first one runs.
+A point is an ordinary scenario, or a planted problem without a federation. All points are made and checked
+before the first one runs.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from scenarios.run.figure_names import figure_names, is_figure
 from scenarios.run.scenario import Scenario, apply, find_scenario, put, read_toml
 
 Values = Mapping[str, Any]
-"""Dotted keys and what they are set to."""
+"""Values by dotted key."""
 
 AFTER_TRAINING: Any = {"title": True, "attack": True, "analytics": {"release"}}
-"""The settings that change nothing in a transcript, nor in what devices answer."""
+"""The settings that change neither the transcript nor the devices' answers."""
 
 SPOOLED = ".updates-"
-"""How folders are named that hold a training's updates until it ends; one that was killed leaves them."""
+"""Prefix of folders for a training's updates; a killed training leaves its folder behind."""
 
 
 def _dotted(content: Any) -> Any:
-    """Nested tables, which is how TOML reads `clients.lr = [...]`, as a flat table of dotted keys."""
+    """Nested tables as one table of dotted keys; TOML reads `clients.lr = [...]` as nested tables."""
     if not isinstance(content, Mapping):
         return content
     return dict(_leaves(content))
@@ -55,15 +55,14 @@ Block = Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], BeforeVa
 
 
 class SweepFile(Settings):
-    """What a sweep file says.
+    """The content of a sweep file.
 
-    Points start from `base`, a scenario file or the name of one in the library or a table with its
-    sections, or from `planted`, the settings of a planted problem. `vary` is a table of dotted keys and
-    their values, or several such tables: each stands for all its combinations, and points are those of the
-    first, then those of the second, and so on. `figure` is what the page shows, over the keys in `axes`
-    (the first two that vary, if not given). Without `keep_runs` only the figures and reports of finished
-    points are kept, not what they were made from. With `share_epochs` points that differ in
-    `clients.local_epochs` only share the longest training, if the model is fixed.
+    Points start from `base` (a scenario file, a name from the library, or a table with the sections of a
+    scenario) or from `planted` (the settings of a planted problem). `vary` is a table of dotted keys with
+    lists of values, or several such tables. Each table gives all its combinations. The page shows `figure`
+    over the keys in `axes`, by default the first two that vary. Without `keep_runs`, a finished point keeps
+    only its figures and its report. With `share_epochs`, points that differ only in `clients.local_epochs`
+    share the longest training, if the model is fixed.
     """
 
     title: str
@@ -82,12 +81,11 @@ class SweepFile(Settings):
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of values, and the settings that they make.
+    """One combination of values, and the settings that they give.
 
-    `name` depends on the settings but for the title: an unchanged point keeps its name, and so its folder,
-    when the sweep around it changes. `training` names what a point shares with all points that differ
-    from it only in what follows the training, the attack and the release of counts; None without a
-    federation.
+    `name` depends on all settings except the title. So an unchanged point keeps its name and its folder when
+    the sweep changes. Points with the same `training` differ only in the attack and the release of counts;
+    a planted problem has none.
     """
 
     values: Values
@@ -99,23 +97,23 @@ class Point:
         return _digest(self.settings.model_dump(mode="json", exclude={"title"}))
 
     def is_of(self, file: Path) -> bool:
-        """Whether a scenario file in a run's folder has these settings, its title aside."""
+        """Whether a scenario file has these settings, apart from its title."""
         try:
             settings = checked(type(self.settings), read_toml(file), file)
         except UserError:
-            return False  # damaged, or of a version with other keys
+            return False  # damaged, or written by a version with other keys
         return Point(self.values, settings).name == self.name
 
     @cached_property
     def training(self) -> str | None:
-        """Twelve characters that stand for all that decides the transcript."""
+        """Twelve characters that stand for the settings that decide the transcript."""
         if isinstance(self.settings, Planted):
             return None
         return _digest(self.settings.model_dump(mode="json", exclude=AFTER_TRAINING))
 
     @cached_property
     def longer_training(self) -> str | None:
-        """The same without the number of local epochs, where it does not decide what is trained from."""
+        """The same without the number of local epochs, if the model is fixed."""
         if isinstance(self.settings, Planted) or self.settings.federation.server_model != "fixed":
             return self.training
         excluded = {**AFTER_TRAINING, "clients": {"local_epochs"}}
@@ -124,7 +122,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A checked sweep: its file, its points (each name once), and the keys that vary, in the file's order."""
+    """A checked sweep: its file, its points without duplicates, and its varying keys in the file's order."""
 
     file: SweepFile
     points: tuple[Point, ...]
@@ -137,12 +135,12 @@ class Sweep:
         for override in overrides:
             key = override.partition("=")[0].strip()
             if all(key in block for block in file.vary):
-                raise UserError(f"--set {override}: {path} varies {key}, whatever the base says")
+                raise UserError(f"--set {override}: {path} varies {key}, so the base cannot set it")
         return cls.plan(file, path, overrides)
 
     @classmethod
     def plan(cls, file: SweepFile, path: Path, overrides: Iterable[str] = ()) -> Sweep:
-        """The points of a file's settings; a base is looked for beside `path` first, which messages name."""
+        """The points of a sweep file. `path` names it in messages; a base is first looked for beside it."""
         kind, content = _base(file, path)
         for override in overrides:
             apply(content, override)
@@ -195,14 +193,14 @@ def _point(
 
 
 def _lookup(content: Any, key: str) -> Any:
-    """What stands at a dotted key; None if its way ends before."""
+    """The value at a dotted key; None if there is none."""
     for part in key.split("."):
         content = content.get(part) if isinstance(content, Mapping) else None
     return content
 
 
 def shown(value: Any) -> str:
-    """A value as a person writes it: a bare word, a number, a table by its name and what else it says."""
+    """A value as a person writes it: a bare word, a number, or a table as its name and its settings."""
     if isinstance(value, Mapping):
         rest = " ".join(f"{key}={shown(entry)}" for key, entry in value.items() if key != "name")
         return " ".join(filter(None, (str(value.get("name", "")), rest)))

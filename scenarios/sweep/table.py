@@ -15,7 +15,7 @@ from scenarios.tables import Row, write_csv
 
 
 def tidy(sweep: Sweep, results: Sequence[PointResult]) -> list[dict[str, Any]]:
-    """A row per point: its name, what varies, every figure by its dotted name, what code made it, why not.
+    """A row per point: its name, its values, every figure by dotted name, its code, and why it failed.
 
     All rows have the same columns in the same order.
     """
@@ -36,7 +36,7 @@ def tidy(sweep: Sweep, results: Sequence[PointResult]) -> list[dict[str, Any]]:
 
 
 def write_table(rows: Sequence[Row], path: Path) -> list[Path]:
-    """Write `path` as CSV and, if pyarrow is installed, the same as Parquet beside it; what was written."""
+    """Write a CSV file and, if pyarrow is installed, a Parquet file beside it; return their paths."""
     write_csv(rows, path)
     if find_spec("pyarrow") is None:
         return [path]
@@ -55,7 +55,7 @@ def _cell(value: Any) -> Any:
 
 
 def _uniform(values: list[Any]) -> list[Any]:
-    """Parquet's columns have one type each: one that holds a text anywhere holds texts only."""
+    """Values of one type, as Parquet needs: if any value is a text, all become texts."""
     if not any(isinstance(value, str) for value in values):
         return values
     return [None if value is None else str(value) for value in values]

@@ -25,10 +25,10 @@ HONEST = "honest.json"
 
 
 def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: bool) -> None:
-    """Simulate what several points share, unless it is there already, from its checkpoint if there is one.
+    """Simulate trainings that points share, unless they are done; interrupted ones continue.
 
-    Several trainings differ in their local epochs only: the longest of them is done, and the others follow,
-    if there is room for what they share. A `fresh` one takes nothing that other code than `code` left.
+    Several trainings may differ only in their local epochs. Then they share the longest one, if there is
+    enough disk space for its updates. With `fresh`, nothing that other code made is used.
     """
     from scenarios.run.runner import train_run
     from scenarios.run.world import World
@@ -61,7 +61,7 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
 
 
 def run_point(settings: Scenario | Planted, folder: Path, training: str | None, code: str) -> None:
-    """A point from its beginning: what an interrupted attempt left in its folder goes first."""
+    """Run a point from its beginning; files of an interrupted attempt are deleted first."""
     shutil.rmtree(folder, ignore_errors=True)
     run = RunDirectory.create(folder, replace=False)
     if isinstance(settings, Planted):

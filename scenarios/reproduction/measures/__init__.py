@@ -1,4 +1,4 @@
-"""What cells are made of: one file for each way to sum points up."""
+"""Measures: ways to turn points into cells, one file each."""
 
 from typing import Annotated
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SEED = "seed"
-"""The key that cells sum up over."""
+"""The key that a cell averages over."""
 
 Row = Mapping[str, Any]
-"""A point: its keys, its figures by dotted name (None if it has not been run), the names `point` and
-`training`, `columns`, `limit`, `code`."""
+"""A point: its keys, its figures by dotted name (None if it was not run), `point`, `training`, `columns`,
+`limit` and `code`."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One value of ours and how it came about; `ours` is None where nothing has been run.
+    """One value of ours and how it was made; `ours` is None if nothing was run.
 
-    `seeds` were run, out of `seeds_planned`, with so many `columns` sought in all of them together, under the
-    solver and time `limit`, by `codes`: each seed may have been run by another. `baseline` is what no attack
-    would give; where the paper's value is no more than that, it is not `telling`. `limits` are other values
-    to draw in, by what they are.
+    `seeds` of the `seeds_planned` were run, with `columns` participation columns in all, with the solver and
+    the time limits in `limit`, by the `codes` (seeds may differ). `baseline` is the value without an attack.
+    If the paper's value is not above it, the cell is not `telling`. `limits` are further values to draw, by
+    name.
     """
 
     place: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's, where the two are to be compared."""
+        """Our value minus the paper's; None if the two cannot be compared."""
         if self.ours is None or self.paper is None or not self.telling:
             return None
         return self.ours - self.paper
@@ -51,7 +51,7 @@ def rest(keys: Iterable[str]) -> list[str]:
 
 
 def by_place(rows: Sequence[Row], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows that agree in some keys."""
+    """Groups of rows with the same values of some keys."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row[key] for key in keys), []).append(row)
@@ -65,7 +65,7 @@ def mean_of(rows: Sequence[Row], figure: str) -> float | None:
 
 
 def cell(place: Mapping[str, Any], rows: Sequence[Row], ours: float | None, **more: Any) -> Cell:
-    """The cell that these rows make, some of which may not have been run."""
+    """The cell of these rows, some of which may not have been run."""
     run = [row for row in rows if was_run(row)]
     return Cell(
         place=place,
@@ -81,17 +81,17 @@ def cell(place: Mapping[str, Any], rows: Sequence[Row], ours: float | None, **mo
 
 
 def was_run(row: Row) -> bool:
-    """Whether there are figures."""
-    return row.get(EXACT) is not None
+    """Whether a row has figures."""
+    return row.get(EXACT_FRACTION) is not None
 
 
-EXACT = "disaggregation.exact_fraction"
+EXACT_FRACTION = "disaggregation.exact_fraction"
 
 
 def costs(rows: Iterable[Row]) -> dict[Hashable, float]:
-    """CPU seconds of all that was run, by what it was: a training or an attack that rows share stands once.
+    """CPU seconds by task; a training or an attack that rows share appears once.
 
-    Runs of older code know what the clock said, and nothing of processors.
+    Runs of older code state only seconds by the clock, which are used instead.
     """
     spent: dict[Hashable, float] = {}
     for row in rows:

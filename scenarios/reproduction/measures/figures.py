@@ -12,10 +12,10 @@ from scenarios.reproduction.measures.cell import Cell, Row, by_place, cell, mean
 
 
 class Figures(Settings):
-    """Figures by their dotted names, under what each is called: a cell each, at the key `what`.
+    """Dotted names of figures by label; each is a cell of its own, with its label as the key `what`.
 
-    `paper` has the paper's value for some of them. `baseline` is one of them that needs no attack: a value of
-    the paper that is not above it is shown, and not compared with ours.
+    `paper` has the paper's values for some labels. `baseline` is the label of a figure that needs no attack.
+    A value of the paper that is not above it is shown but not compared with ours.
     """
 
     name: Literal["figures"] = "figures"
@@ -26,12 +26,12 @@ class Figures(Settings):
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The label in pictures."""
         return self.unit
 
     @property
     def measured(self) -> list[str]:
-        """The figures that it is made of."""
+        """The dotted names of its figures."""
         return list(self.figures.values())
 
     def cells(self, rows: Sequence[Row], keys: Sequence[str]) -> list[Cell]:

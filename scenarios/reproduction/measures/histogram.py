@@ -10,19 +10,19 @@ from scenarios.reproduction.measures.cell import Cell, Row, by_place, cell, mean
 
 
 class Histogram(Settings):
-    """The part `figures` of a result, a table from values to their share; values are the key `count`."""
+    """A cell per value of the section `figures`, which maps values to their share; its key is `count`."""
 
     name: Literal["histogram"] = "histogram"
     figures: str
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The label in pictures."""
         return f"share of {self.figures}"
 
     @property
     def measured(self) -> list[str]:
-        """The figures that it is made of."""
+        """The dotted names of its figures."""
         return [f"{self.figures}.0"]
 
     def cells(self, rows: Sequence[Row], keys: Sequence[str]) -> list[Cell]:

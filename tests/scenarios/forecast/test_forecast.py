@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scenarios.forecast.forecast import Forecast, Place, Setting, compared, forecast
+from scenarios.forecast.forecast import CurvePoint, Forecast, Setting, compared, forecast
 from scenarios.planted import Planted
 from scenarios.run.directory import RunDirectory
 from scenarios.run.runner import run_scenario
@@ -13,7 +13,7 @@ from scenarios.run.world import World
 
 
 def curve(*points, clients=10):
-    return Forecast(Setting(clients=clients), tuple(Place(r, f, "planted") for r, f in points), 1.0)
+    return Forecast(Setting(clients=clients), tuple(CurvePoint(r, f, "planted") for r, f in points), 1.0)
 
 
 def test_marks_lie_between_the_points():
@@ -71,11 +71,10 @@ def test_one_client_is_exposed_no_later_than_half_of_all():
 
 def test_sentences():
     early, late, never = curve((10, 0.0), (20, 1.0)), curve((10, 0.0), (40, 1.0)), curve((10, 0.1))
-    assert (
-        compared(early, late, "window=50") == "window=50 buys 10 rounds until half of the clients are exposed"
-    )
-    assert "costs 10 rounds" in compared(late, early, "x")
-    assert "keeps more than half" in compared(early, never, "x")
+    said = "window=50 delays the exposure of half of the clients by 10 rounds"
+    assert compared(early, late, "window=50") == said
+    assert "exposes half of the clients 10 rounds earlier" in compared(late, early, "x")
+    assert "protects more than half" in compared(early, never, "x")
     assert "even without it" in compared(never, early, "x")
 
 
@@ -105,7 +104,7 @@ def test_the_command(fedsim, tmp_path):
     arguments = ["forecast", "--clients", 8, "--rate", 0.3, "--window", 4]
     done = fedsim(*arguments, "--alternative", "window=8", "--alternative", "known=0.9,rate=0.4")
     assert (done.status, done.stderr) == (0, "")
-    assert "as it is rests on counting up to 8 rounds, then planted problems of 8 clients" in done.stdout
+    assert "as it is: based on counting up to 8 rounds, then planted problems of 8 clients" in done.stdout
     page = (tmp_path / "forecast.html").read_text()
     assert "data:image/png" in page
     assert "window=8" in page
@@ -126,7 +125,7 @@ def test_the_command(fedsim, tmp_path):
         (["--clients", "10", "--rate", "1.5"], "rate is 1.5: expected less than or equal to 1"),
         (
             ["--clients", "10", "--noise", "1"],
-            "forecast: with noise the number of entries, dim, is needed too",
+            "forecast: noise also needs dim, the number of entries of an update",
         ),
         (["--clients", "10", "--alternative", "windows=5"], "--alternative windows=5: windows: unknown key"),
         (["--clients", "10", "--alternative", "window"], "expected KEY=VALUE"),

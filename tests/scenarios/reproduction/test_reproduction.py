@@ -17,8 +17,8 @@ from scenarios.cli import app
 from scenarios.planted import Planted
 from scenarios.reproduction import experiment as experiment_module
 from scenarios.reproduction.cost import Speed, Step, cheap_first, duration
-from scenarios.reproduction.experiment import PAPER, Budget, Experiment, experiments
-from scenarios.reproduction.measures.cell import EXACT, costs
+from scenarios.reproduction.experiment import PAPER_FOLDER, Budget, Experiment, experiments
+from scenarios.reproduction.measures.cell import EXACT_FRACTION, costs
 from scenarios.reproduction.measures.fewest import Fewest
 from scenarios.reproduction.measures.figures import Figures
 from scenarios.reproduction.measures.histogram import Histogram
@@ -59,7 +59,7 @@ def small(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "small.toml").write_text(SMALL)
     (folder / "small.csv").write_text(PAPER_VALUES)
-    monkeypatch.setattr(experiment_module, "PAPER", folder)
+    monkeypatch.setattr(experiment_module, "PAPER_FOLDER", folder)
     return Experiment.load(folder / "small.toml")
 
 
@@ -68,19 +68,19 @@ def directory(tmp_path):
     return SweepDirectory.open(tmp_path / "out" / "cells")
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted(PAPER.glob("*.toml"))])
+@pytest.mark.parametrize("name", [path.stem for path in sorted(PAPER_FOLDER.glob("*.toml"))])
 def test_the_files_make_sense(name):
-    experiment = Experiment.load(PAPER / f"{name}.toml")
+    experiment = Experiment.load(PAPER_FOLDER / f"{name}.toml")
     quick, full = experiment.budget(Budget.QUICK), experiment.budget(Budget.FULL)
     assert set(experiment.file.quick) <= set(experiment.sweep.keys)
     assert quick.points and {p.name for p in quick.points} <= {p.name for p in full.points}
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted(PAPER.glob("*.csv"))])
+@pytest.mark.parametrize("name", [path.stem for path in sorted(PAPER_FOLDER.glob("*.csv"))])
 def test_every_value_of_the_paper_has_its_cell(name, tmp_path):
-    experiment = Experiment.load(PAPER / f"{name}.toml")
+    experiment = Experiment.load(PAPER_FOLDER / f"{name}.toml")
     cells = experiment.cells(experiment.rows(SweepDirectory(tmp_path)))
-    with (PAPER / f"{name}.csv").open() as file:
+    with (PAPER_FOLDER / f"{name}.csv").open() as file:
         values = sorted(float(row["paper"]) for row in csv.DictReader(file))
     assert sorted(cell.paper for cell in cells if cell.paper is not None) == values
 
@@ -107,7 +107,7 @@ def test_a_full_budget_goes_on_from_a_quick_one(small, directory, monkeypatch):
 
 
 def test_experiments_share_cells(tmp_path):
-    rate, window = (Experiment.load(PAPER / f"table{name}.toml") for name in ("S4", "S5"))
+    rate, window = (Experiment.load(PAPER_FOLDER / f"table{name}.toml") for name in ("S4", "S5"))
     shared = {p.name for p in rate.sweep.points} & {p.name for p in window.sweep.points}
     assert len(shared) == 4 * 5 * 3  # rate 0.1, windows of 10
 
@@ -143,7 +143,7 @@ def test_the_record_names_each_code_once(small, directory, tmp_path):
 
 def test_a_record_of_nothing_names_what_is_missing(small, directory, tmp_path):
     write_record([small], directory, tmp_path / "record.md")
-    assert "Not run at all: `small`." in (tmp_path / "record.md").read_text()
+    assert "Not run: `small`." in (tmp_path / "record.md").read_text()
 
 
 def recorded(path):
@@ -183,7 +183,7 @@ def test_a_cell_of_a_record_stands_until_it_is_run_again_with_as_many_seeds(smal
 
 
 def test_a_record_keeps_what_is_not_compared_and_values_that_only_runs_tell_of(small, tmp_path):
-    figures = Figures(figures={"one": EXACT}, paper={"one": 0.1}, baseline="one")
+    figures = Figures(figures={"one": EXACT_FRACTION}, paper={"one": 0.1}, baseline="one")
     shares = Histogram(figures="counts")
     run = row(1.0, rounds=12, window=4, seed=1, **{"counts.3": 0.5})
     measures: dict[str, Figures | Histogram] = {"figures": figures, "shares": shares}
@@ -200,8 +200,8 @@ def test_a_record_keeps_what_is_not_compared_and_values_that_only_runs_tell_of(s
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("rounds,window\n12,4\n", "not a table that a record left: it has no column paper"),
-        ("rounds,window,paper,seeds\n12,4,0.5,many\n", "not a table that a record left: .*'many'"),
+        ("rounds,window\n12,4\n", "not a table of a record: it has no column paper"),
+        ("rounds,window,paper,seeds\n12,4,0.5,many\n", "not a table of a record: .*'many'"),
         ("window,paper,seeds\n4,0.5,2\n", "cells by window, expected by rounds, window: move it away"),
     ],
 )
@@ -297,7 +297,7 @@ def step_of(point):
 
 
 def test_a_shared_training_costs_once():
-    points = Experiment.load(PAPER / "table1.toml").budget(Budget.QUICK).points
+    points = Experiment.load(PAPER_FOLDER / "table1.toml").budget(Budget.QUICK).points
     speed = Speed(easy=0.0, hard=0.0, noisy=0.0, lost=0.0, steps={step_of(p): 1.0 for p in points})
     epochs = [point.values["clients.local_epochs"] for point in points]
     alone = [speed.seconds([point]) for point in points]
@@ -309,13 +309,13 @@ def test_a_shared_training_costs_once():
 
 
 def test_table_1_is_sixteen_million_steps():
-    points = Experiment.load(PAPER / "table1.toml").sweep.points
+    points = Experiment.load(PAPER_FOLDER / "table1.toml").sweep.points
     speed = Speed(easy=0.0, hard=0.0, noisy=0.0, lost=0.0, steps={step_of(p): 1.0 for p in points})
     assert speed.seconds(points, share_epochs=True) == pytest.approx(16.1e6, rel=0.05)
 
 
 def test_steps_are_timed_as_they_are_taken():
-    (point,) = Experiment.load(PAPER / "tableS7.toml").budget(Budget.QUICK).points
+    (point,) = Experiment.load(PAPER_FOLDER / "tableS7.toml").budget(Budget.QUICK).points
     step = step_of(point)
     assert (step.batch_size, step.momentum) == (16, False)
     assert step.cpu_seconds() > 0
@@ -325,7 +325,7 @@ def test_cheap_points_come_first():
     def place(point):
         return point.values["clients.dataset_size"] * point.values["clients.local_epochs"]
 
-    points = cheap_first(reversed(Experiment.load(PAPER / "tableS1.toml").sweep.points))
+    points = cheap_first(reversed(Experiment.load(PAPER_FOLDER / "tableS1.toml").sweep.points))
     assert [place(point) for point in points] == sorted(map(place, points))
 
 
@@ -376,9 +376,9 @@ def test_cells_of_other_code_are_told_and_made_again_if_asked(small, directory, 
 def test_a_part_of_the_grid_can_be_run(small, directory):
     part = small.only(small.sweep, ["window=8", "seed=2,1", "rounds=24"])
     assert [p.values for p in part.points] == [{"rounds": 24, "window": 8, "seed": seed} for seed in (1, 2)]
-    table1 = Experiment.load(PAPER / "table1.toml")
+    table1 = Experiment.load(PAPER_FOLDER / "table1.toml")
     assert len(table1.only(table1.sweep, ["clients.momentum=0.9", "clients.local_epochs=1,64"]).points) == 12
-    runtime = Experiment.load(PAPER / "runtime-vs-rounds.toml")
+    runtime = Experiment.load(PAPER_FOLDER / "runtime-vs-rounds.toml")
     assert {p.settings.solver.name for p in runtime.only(runtime.sweep, ["solver=auto"]).points} == {"auto"}
 
 
@@ -392,8 +392,11 @@ def test_a_part_of_the_grid_can_be_run(small, directory):
         ),
         (["small", "--only", "seed=1,9"], "small: --only seed=1,9: 9 is not one of its values, 1, 2"),
         (["small", "--only", "seed="], "small: --only seed=:  is not one of its values, 1, 2"),
-        (["small", "--budget", "quick", "--only", "window=8"], "--only: no point of the 4 is all of that"),
-        (["--only", "seed=1"], "--only seed=1: expected the NAME of a table or figure too"),
+        (
+            ["small", "--budget", "quick", "--only", "window=8"],
+            "--only: none of the 4 points has all of these values",
+        ),
+        (["--only", "seed=1"], "--only seed=1: also give the NAME of a table or figure"),
         (["small", "--budget", "some"], "--budget some: expected quick or full"),
     ],
 )

@@ -147,7 +147,7 @@ def test_force_deletes_nothing_but_a_run(finished_run, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished_run.path, folder)
     (folder / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"holds thesis\.txt beside a run"):
+    with pytest.raises(UserError, match=r"would delete thesis\.txt, which is not part of the run"):
         RunDirectory.create(folder, replace=True)
     RunDirectory.open(folder, attacked=True)
     (folder / "thesis.txt").unlink()

@@ -102,7 +102,7 @@ def test_only_what_can_be_shared_is(scenario_file, tmp_path):
                 [(family[1], folder(tmp_path / "a")), (other, folder(tmp_path / "b"))], at_a_time=1
             )
         )
-    with pytest.raises(ValueError, match="model that moves"):
+    with pytest.raises(ValueError, match="model must be fixed"):
         list(train_shared_epochs([(moving, folder(tmp_path / "c"))], at_a_time=1))
 
 

@@ -267,7 +267,7 @@ def test_a_folder_that_another_command_works_in_is_left_alone(fedsim, tmp_path):
     directory = SweepDirectory.open(tmp_path / "runs/windows")
     with directory.alone():
         done = fedsim("sweep", "windows.toml", "--workers", 1)
-    assert done.status == 2 and "runs/windows: another command works there" in done.stderr
+    assert done.status == 2 and "runs/windows: another command is using it" in done.stderr
     assert not directory.file.exists()
     assert fedsim("sweep", "windows.toml", "--workers", 1).status == 0
 
@@ -360,7 +360,7 @@ def test_mistakes_are_one_line_and_leave_nothing(fedsim, tmp_path, change, messa
         (["sweep.toml", "--set", "attack=1"], "vary: attack.solver: attack is not a section"),
         (
             ["sweep.toml", "--set", "attack.solver=highs"],
-            "sweep.toml varies attack.solver, whatever the base",
+            "sweep.toml varies attack.solver, so the base",
         ),
         (["sweep.toml", "--workers", "0"], "0 is not in the range"),
         (["sweep.toml", "--out", "small.toml"], "small.toml exists and is not a sweep"),
