@@ -114,16 +114,20 @@ def log2_split(cohort: int, delivering: int, colluders: int) -> float:
 def log2_two_lists(cohort: int, delivering: int, colluders: int, checked: int) -> float:
     """Bound on: the server gets shares of both secrets of some device, under two lists.
 
-    Of two lists, one has valid signatures from at most (cohort + colluders) / 2 devices: colluders sign both,
-    an honest device signs one. `delivering` signatures have to be there, so a device that verifies `checked`
-    of them, drawn at random, accepts with a probability of at most the ratio to the power of `checked`. For
-    either secret, `_HONEST_HELPERS` honest neighbours have to accept.
+    Two lists have valid signatures from at most cohort + colluders devices in all: colluders sign both, and
+    an honest device signs one. A list needs `delivering` signatures. So a device that verifies `checked` of
+    them, drawn at random, accepts a list with v valid ones with probability at most (v /
+    delivering)^checked. For either secret, `_HONEST_HELPERS` honest neighbours have to accept, and they
+    draw independently. The server divides the valid signatures between the lists as suits it best.
     """
-    valid = (cohort + colluders) / (2 * delivering)
-    if valid >= 1:
-        return 0.0
     helpers = _log2_choose(NEIGHBOURS, _HONEST_HELPERS)
-    return 1 + log2(cohort) + helpers + _HONEST_HELPERS * checked * log2(valid)
+
+    def accepted(valid: int) -> float:
+        return min(0.0, helpers + _HONEST_HELPERS * checked * log2(valid / delivering))
+
+    together = cohort + colluders
+    best = max(accepted(valid) + accepted(together - valid) for valid in range(1, together))
+    return log2(cohort) + best
 
 
 def _log2_choose(n: int, k: int) -> float:

@@ -60,7 +60,7 @@ def test_verifying_more_signatures_leaves_less_to_luck():
     logs = [bounds.log2_two_lists(500, 335, 50, checked) for checked in (10, 20, 40)]
     assert logs == sorted(logs, reverse=True)
     # With so many colluders both lists can have enough valid signatures.
-    assert bounds.log2_two_lists(500, 335, 200, 40) == log2(1)
+    assert bounds.log2_two_lists(500, 335, 200, 40) == log2(500)
 
 
 def test_devices_draw_their_neighbours_at_random():
