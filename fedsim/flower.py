@@ -68,6 +68,13 @@ def metrics_in(records: RecordDict, key: str) -> MetricRecord:
     return record
 
 
+def config_in(records: RecordDict, key: str) -> ConfigRecord:
+    """The configuration under a key; empty if there is none. Flower's own `config_records` copies all."""
+    record = records.get(key, ConfigRecord())
+    assert isinstance(record, ConfigRecord)
+    return record
+
+
 def round_number(message: Message) -> int:
     """The round, counted from 1, that a message to a device belongs to."""
     config = message.content["config"]

@@ -20,7 +20,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
-from fedsim.flower import WEIGHT, LazyArray, client_number, record_vector, round_number
+from fedsim.flower import (
+    WEIGHT,
+    LazyArray,
+    client_number,
+    config_in,
+    metrics_in,
+    record_vector,
+    round_number,
+)
 from fedsim.trusted.masking.enrolment import Identity
 from fedsim.trusted.masking.errors import (
     CohortTooSmallError,
@@ -29,7 +37,14 @@ from fedsim.trusted.masking.errors import (
     TruncatedError,
 )
 from fedsim.trusted.masking.fixed_point import OutOfRangeError, Words
-from fedsim.trusted.masking.keys import Binding, commitment, mask_key_pair, own_mask_key
+from fedsim.trusted.masking.keys import (
+    AGREED_BYTES,
+    Binding,
+    agreed,
+    commitment,
+    mask_key_pair,
+    own_mask_key,
+)
 from fedsim.trusted.masking.letters import LETTER_BYTES, Shares
 from fedsim.trusted.masking.masks import add_masks
 from fedsim.trusted.masking.neighbours import Neighbourhood
@@ -85,7 +100,7 @@ class MaskingDevice:
         reply = call_next(message, context)
         if message.metadata.message_type != "train" or reply.has_error():
             return reply
-        weight = int(reply.content.metric_records["metrics"][WEIGHT])  # type: ignore[arg-type]
+        weight = int(metrics_in(reply.content, "metrics")[WEIGHT])  # type: ignore[arg-type]
         try:
             words = self.settings.fixed_point.encode(record_vector(reply), weight)
         except OutOfRangeError as error:
@@ -134,13 +149,18 @@ class MaskingDevice:
         own_shares = split(own_seed, points, shape.needed)
         key_shares = split(state["mask-seed"], points, shape.needed)
         talk_key = X25519PrivateKey.from_private_bytes(state["talk-key"])
-        letters = []
+        letters, secrets = [], []
         for other, *pair in zip(neighbours, own_shares, key_shares, strict=True):
             entry = roster[other]
             entry.verify(state["round"], identity.registry.public_key(entry.client))
-            key = binding.letter_key(talk_key, entry.talk_public, seat, other)
-            letters.append(Shares(*pair).sealed(key))
-        own = {"roster": roster.packed, "own-seed": own_seed, "neighbours": packed_seats(neighbours)}
+            secrets.append(agreed(talk_key, entry.talk_public))
+            letters.append(Shares(*pair).sealed(binding.letter_key(secrets[-1], seat, other)))
+        own = {
+            "roster": roster.packed,
+            "own-seed": own_seed,
+            "neighbours": packed_seats(neighbours),
+            "agreed": b"".join(secrets),
+        }
         _keep(context, {**state, **own, "step": int(Step.GAVE_SHARES)})
         return _answer(
             message,
@@ -166,12 +186,16 @@ class MaskingDevice:
         talk_key = X25519PrivateKey.from_private_bytes(state["talk-key"])
         mask_key = mask_key_pair(state["mask-seed"])
         letter_from = dict(zip(senders, letters, strict=True))
+        secret_with = dict(zip(neighbours, rows(state["agreed"], AGREED_BYTES, len(neighbours)), strict=True))
         held: dict[int, Shares] = {}
         keys: dict[bool, list[bytes]] = {True: [own_mask_key(state["own-seed"])], False: []}
+        # The keys of neighbours are verified. Those of other senders need not be: a mask agreed on with
+        # a wrong key cancels with nothing, so it spoils the sum; and it is not needed for hiding.
         for other in joined.intersection(neighbours).union(senders):
             entry = place.roster[other]
             if other in letter_from:
-                key = place.binding.letter_key(talk_key, entry.talk_public, other, place.seat)
+                secret = secret_with.get(other) or agreed(talk_key, entry.talk_public)
+                key = place.binding.letter_key(secret, other, place.seat)
                 held[other] = Shares.opened(key, letter_from[other], other)
             pair = place.binding.pair_mask_key(mask_key, entry.mask_public, (place.seat, other))
             keys[place.seat < other].append(pair)
@@ -261,7 +285,7 @@ def _drawn(among: list[T], size: int) -> list[T]:
 
 
 def _order(message: Message) -> Mapping[str, Any]:
-    return message.content.get(MASKING, {})
+    return config_in(message.content, MASKING)
 
 
 def _field(order: Mapping[str, Any], key: str) -> bytes:
@@ -280,7 +304,7 @@ def _keep(context: Context, state: dict[str, Any]) -> None:
 
 
 def _kept(context: Context) -> dict[str, Any]:
-    return dict(context.state[MASKING]) if MASKING in context.state else {}
+    return dict(config_in(context.state, MASKING))
 
 
 def _recall(message: Message, context: Context, after: Step) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from fedsim.flower import client_number
+from fedsim.flower import client_number, config_in
 from fedsim.trusted.masking.errors import ContradictionError, NotEnrolledError, RegistryError, TruncatedError
 from fedsim.trusted.masking.keys import PUBLIC_KEY_BYTES
 from fedsim.trusted.replies import delivered
@@ -58,7 +58,7 @@ class Identity:
     @classmethod
     def recall(cls, context: Context) -> Identity:
         """The identity that the device keeps in its context."""
-        kept = context.state.config_records.get(_RECORD, ConfigRecord())
+        kept = config_in(context.state, _RECORD)
         if _REGISTRY not in kept:
             raise NotEnrolledError(f"client {client_number(context)} has no registry of its peers' keys")
         key = Ed25519PrivateKey.from_private_bytes(_bytes(kept, _SIGNING_KEY))
@@ -78,17 +78,16 @@ def answer_enrolment(app: ClientApp) -> None:
     @app.query(REGISTER)
     def register(message: Message, context: Context) -> Message:
         """Keep the registry; a second one has to be the same."""
-        registry = Registry(_bytes(message.content.config_records.get(_RECORD, ConfigRecord()), _REGISTRY))
+        registry = Registry(_bytes(config_in(message.content, _RECORD), _REGISTRY))
         if len(registry.packed) % PUBLIC_KEY_BYTES:
             raise TruncatedError(f"{len(registry.packed)} bytes are no registry")
         key, client = _own_key(context), client_number(context)
         if registry.public_key(client) != key.public_key().public_bytes_raw():
             raise RegistryError(f"the key of client {client} in the registry is not its own")
-        kept = context.state.config_records[_RECORD]
+        kept = config_in(context.state, _RECORD)
         if kept.get(_REGISTRY, registry.packed) != registry.packed:
             raise RegistryError("the registry differs from the one that was fixed at enrolment")
         kept[_REGISTRY] = registry.packed
-        context.state[_RECORD] = kept
         return Message(RecordDict(), reply_to=message)
 
 
@@ -99,7 +98,7 @@ def enrol(grid: Grid, nodes: Sequence[int]) -> dict[int, int]:
     """
     questions = [Message(RecordDict(), node, f"query.{ENROL}") for node in nodes]
     answers = {
-        node: reply.content.config_records[_RECORD]
+        node: config_in(reply.content, _RECORD)
         for node, reply in delivered(grid.send_and_receive(questions)).items()
     }
     clients = {node: int(answer[_CLIENT]) for node, answer in answers.items()}  # type: ignore[arg-type]
@@ -116,7 +115,7 @@ def _own_key(context: Context) -> Ed25519PrivateKey:
     if _RECORD not in context.state:
         key = Ed25519PrivateKey.generate()
         context.state[_RECORD] = ConfigRecord({_SIGNING_KEY: key.private_bytes_raw()})
-    kept = context.state.config_records[_RECORD]
+    kept = config_in(context.state, _RECORD)
     return Ed25519PrivateKey.from_private_bytes(_bytes(kept, _SIGNING_KEY))
 
 

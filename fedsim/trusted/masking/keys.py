@@ -22,6 +22,9 @@ from fedsim.trusted.masking.masks import MASK_KEY_BYTES
 PUBLIC_KEY_BYTES = 32
 """Length of a public key, for agreement or for signatures."""
 
+AGREED_BYTES = 32
+"""Length of the secret that two devices agree on."""
+
 _LETTER_KEY_BYTES = 32
 
 
@@ -55,18 +58,18 @@ class Binding:
     def pair_mask_key(self, key: X25519PrivateKey, public: bytes, seats: tuple[int, int]) -> bytes:
         """The key of the mask that two seats share; the order of the seats plays no part."""
         path = self._path(min(seats), max(seats))
-        return _derived(_agreed(key, public), b"fedsim pair mask" + path, MASK_KEY_BYTES)
+        return _derived(agreed(key, public), b"fedsim pair mask" + path, MASK_KEY_BYTES)
 
-    def letter_key(self, key: X25519PrivateKey, public: bytes, sender: int, receiver: int) -> bytes:
-        """The key of the one letter that a sender writes to a receiver in a round."""
-        path = self._path(sender, receiver)
-        return _derived(_agreed(key, public), b"fedsim letter" + path, _LETTER_KEY_BYTES)
+    def letter_key(self, agreed: bytes, sender: int, receiver: int) -> bytes:
+        """The key of the one letter that a sender writes to a receiver in a round, from their agreement."""
+        return _derived(agreed, b"fedsim letter" + self._path(sender, receiver), _LETTER_KEY_BYTES)
 
     def _path(self, first: int, second: int) -> bytes:
         return self.label + struct.pack("<II", first, second)
 
 
-def _agreed(key: X25519PrivateKey, public: bytes) -> bytes:
+def agreed(key: X25519PrivateKey, public: bytes) -> bytes:
+    """The secret that the owners of two keys have in common, AGREED_BYTES long."""
     try:
         return key.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError as error:

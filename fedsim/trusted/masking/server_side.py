@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from fedsim.flower import config_in
 from fedsim.trusted.masking.device_side import CONFIRM, KEYS, MASKED_VECTOR, MASKING, SHARES, UNMASK
 from fedsim.trusted.masking.enrolment import enrol
 from fedsim.trusted.masking.errors import ContradictionError, WrongSharesError
@@ -181,9 +182,7 @@ class MaskedRound(SummingRound):
             for node, order in orders.items()
         ]
         answers = delivered(self._invitation.grid.send_and_receive(questions))
-        return {
-            node: dict(answers[node].content.config_records[MASKING]) for node in orders if node in answers
-        }
+        return {node: dict(config_in(answers[node].content, MASKING)) for node in orders if node in answers}
 
     def _call_for_training(self, seat: int, node: int, joined: bytes) -> Message:
         """The server's instruction to one node, with the letters that the others sent it."""
@@ -197,5 +196,7 @@ class MaskedRound(SummingRound):
 
 def _words(reply: Message) -> Words:
     """The masked vector of a reply."""
-    words: Words = reply.content.array_records["arrays"][MASKED_VECTOR].numpy()
+    arrays = reply.content["arrays"]
+    assert isinstance(arrays, ArrayRecord)
+    words: Words = arrays[MASKED_VECTOR].numpy()
     return words

@@ -196,7 +196,7 @@ def test_a_message_for_another_round(signed):
 
 
 def test_secrets_leave_a_device_as_soon_as_possible(signed):
-    assert not {"mask-seed", "own-seed", "talk-key"} & set(signed.state(0))
+    assert not {"mask-seed", "own-seed", "talk-key", "agreed"} & set(signed.state(0))
     signed.unmask(0, signed.signatures)
     assert set(signed.state(0)) == {"round", "step"}
 
