@@ -33,7 +33,7 @@ MOST_NOISY_PLANTED_CLIENTS = 24
 LEAST_COHORT = 3.0
 """Fewest clients per round for a smaller problem to be like the larger one."""
 SEEDS, NOISY_SEEDS = (1, 2, 3), (1, 2)
-ROUNDS_PER_CLIENT = (1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 1.65, 1.8, 2.0, 2.3, 2.7, 3.2, 4.0, 5.0, 6.5, 8.0)
+PLANTED_ROUNDS_PER_CLIENT = (1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 1.65, 1.8, 2.0, 2.3, 2.7, 3.2, 4.0, 5.0, 6.5, 8.0)
 """Rounds per client of the planted problems; the curve ends where nearly all clients are exposed."""
 HALF_EXPOSED, NEARLY_ALL_EXPOSED = 0.5, 0.95
 
@@ -168,8 +168,8 @@ def forecast(setting: Setting, progress: Progress = silent) -> Forecast:
     planted = setting.planted_clients
     scale = 1.0 if planted is None else setting.clients / planted
     seeds = NOISY_SEEDS if setting.noise else SEEDS
-    for number, step in enumerate(ROUNDS_PER_CLIENT if planted is not None else ()):
-        progress(number, len(ROUNDS_PER_CLIENT))
+    for number, step in enumerate(PLANTED_ROUNDS_PER_CLIENT if planted is not None else ()):
+        progress(number, len(PLANTED_ROUNDS_PER_CLIENT))
         problems = [setting.plant(step, seed) for seed in seeds]
         if curve[-1].rounds == round(problems[0].rounds * scale):
             continue  # with few clients, two steps can be the same
@@ -177,7 +177,7 @@ def forecast(setting: Setting, progress: Progress = silent) -> Forecast:
         curve.append(CurvePoint(round(problems[0].rounds * scale), fraction, PLANTED))
         if fraction >= NEARLY_ALL_EXPOSED:
             break
-    progress(len(ROUNDS_PER_CLIENT), len(ROUNDS_PER_CLIENT))
+    progress(len(PLANTED_ROUNDS_PER_CLIENT), len(PLANTED_ROUNDS_PER_CLIENT))
     return Forecast(setting, tuple(curve), scale)
 
 
