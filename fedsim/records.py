@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import csv
-import fcntl
+import hashlib
+import io
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsim.core.errors import UserError
 from fedsim.core.files import npy_header, reading, write_json
+from fedsim.core.locks import alone_in
 
 _ROUND_COLUMNS = ("round", "cohort_size", "weight")
 _LAYERS = "layers.json"
+_AGGREGATES, _ROUNDS = "aggregates.npy", "rounds.csv"
+_BYTES_AT_A_TIME = 1 << 20
+"""Bytes that are read at a time from the rounds that a writer keeps."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,8 @@ class Transcript:
     def load(cls, folder: Path) -> Transcript:
         """A finished transcript, as `TranscriptWriter` leaves it."""
         with reading(folder, "a finished transcript"):
-            aggregates = np.load(folder / "aggregates.npy", mmap_mode="r", allow_pickle=False)
-            with (folder / "rounds.csv").open(newline="", encoding="utf-8") as file:
+            aggregates = np.load(folder / _AGGREGATES, mmap_mode="r", allow_pickle=False)
+            with (folder / _ROUNDS).open(newline="", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
             layers = json.loads((folder / _LAYERS).read_text(encoding="utf-8"))["shapes"]
             transcript = cls(
@@ -67,7 +73,7 @@ class Transcript:
 
 def rounds_recorded(folder: Path) -> int:
     """The number of complete rounds in a transcript that another process may still be writing."""
-    file = folder / "rounds.csv"
+    file = folder / _ROUNDS
     return max(0, len(file.read_text(encoding="utf-8").splitlines()) - 1) if file.exists() else 0
 
 
@@ -76,53 +82,61 @@ class TranscriptWriter:
 
     A round is complete once `rounds.csv` has its line, which is written after the sum. The writer keeps the
     first `keep` rounds of an earlier transcript and drops the rest: the files end up the same as if they had
-    been written at once. Only one process at a time may write.
+    been written at once. Only one process at a time may write. `digests` are those of the earlier writer
+    after the rounds to keep: a file that has changed since is a `UserError`, and is left as it is.
     """
 
     def __init__(
-        self, folder: Path, rounds: int, layer_shapes: Sequence[tuple[int, ...]], *, keep: int = 0
+        self,
+        folder: Path,
+        rounds: int,
+        layer_shapes: Sequence[tuple[int, ...]],
+        *,
+        keep: int = 0,
+        digests: Mapping[str, str] | None = None,
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / _LAYERS, {"shapes": [list(shape) for shape in layer_shapes]})
         dim = sum(math.prod(shape) for shape in layer_shapes)
         header = npy_header(np.dtype(np.float32), (rounds, dim))
-        self._aggregates = (folder / "aggregates.npy").open("ab")
-        self._file = (folder / "rounds.csv").open("a+", newline="", encoding="utf-8")
-        self._rows = csv.writer(self._file)
         self._round = keep
         self.finite = True
         """Whether all numbers appended so far are finite."""
-        try:
-            # Processes that are forked from this one do not inherit this kind of lock.
-            fcntl.lockf(self._aggregates, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f"{folder}: another process is writing this transcript") from error
-        if keep:
-            self._file.seek(0)
-            lines = [self._file.readline() for _ in range(1 + keep)]
-            _cut(self._file, sum(map(len, lines)), complete=lines[-1].endswith("\n"))
-            size = len(header) + keep * dim * np.dtype(np.float32).itemsize
-            _cut(self._aggregates, size, complete=self._aggregates.tell() >= size)
-        else:
-            _cut(self._aggregates, 0)
-            self._aggregates.write(header)
-            _cut(self._file, 0)
-            self._rows.writerow(_ROUND_COLUMNS)
+        with ExitStack() as opened:
+            opened.enter_context(alone_in(folder, create=True))
+            write_json(folder / _LAYERS, {"shapes": [list(shape) for shape in layer_shapes]})
+            aggregates, lines = (
+                opened.enter_context((folder / name).open("a+b")) for name in (_AGGREGATES, _ROUNDS)
+            )
+            self._aggregates, self._lines = _HashedFile(aggregates), _HashedFile(lines)
+            if keep:
+                expected = digests or {}
+                size = len(header) + keep * dim * np.dtype(np.float32).itemsize
+                self._aggregates.keep(size, expected.get(_AGGREGATES))
+                lines.seek(0)
+                size = sum(len(lines.readline() or b"\n") for _ in range(1 + keep))
+                self._lines.keep(size, expected.get(_ROUNDS))
+            else:
+                self._aggregates.keep(0)
+                self._aggregates.write(header)
+                self._lines.keep(0)
+                self._lines.write(_csv_line(*_ROUND_COLUMNS))
+            self._opened = opened.pop_all()
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of every file that grows, by name, after the rounds so far."""
+        return {_AGGREGATES: self._aggregates.digest, _ROUNDS: self._lines.digest}
 
     def append(self, aggregate: NDArray[np.float32], *, cohort_size: int, weight: float) -> None:
         """Record the next round's sum."""
         self._aggregates.write(np.ascontiguousarray(aggregate, dtype=np.float32).data)
-        self._aggregates.flush()
-        self._rows.writerow((self._round, cohort_size, weight))
-        self._file.flush()
+        self._lines.write(_csv_line(self._round, cohort_size, weight))
         self._round += 1
         self.finite &= bool(np.isfinite(aggregate).all())
 
     def sync(self) -> None:
         """Return once all appended rounds are safe on the disk."""
-        for file in (self._aggregates, self._file):
-            file.flush()
-            os.fsync(file.fileno())
+        for file in (self._aggregates, self._lines):
+            file.sync()
 
     def __enter__(self) -> Self:
         return self
@@ -130,12 +144,48 @@ class TranscriptWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._aggregates.close()
-        self._file.close()
+        self._opened.close()
 
 
-def _cut(file: IO[Any], size: int, *, complete: bool = True) -> None:
-    """Drop everything after the first `size` bytes of a file; `complete`: whether it has that many."""
-    if not complete:
-        raise UserError(f"{file.name} is shorter than it was: start the run again with --force")
-    file.truncate(size)
+class _HashedFile:
+    """A file that grows at its end, and the SHA-256 of all its bytes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """Of the bytes so far."""
+        return self._hash.hexdigest()
+
+    def keep(self, size: int, digest: str | None = None) -> None:
+        """Drop everything after the first `size` bytes; a `UserError` if they do not have this digest."""
+        if self._file.seek(0, os.SEEK_END) < size:
+            raise UserError(f"{self._file.name} is shorter than it was: start the run again with --force")
+        self._file.seek(0)
+        while block := self._file.read(min(_BYTES_AT_A_TIME, size - self._file.tell())):
+            self._hash.update(block)
+        if digest not in (None, self.digest):
+            raise UserError(
+                f"{self._file.name} has changed since the run wrote it: restore it, or start the run again "
+                "with --force"
+            )
+        self._file.truncate(size)
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Append these bytes; another process sees them at once."""
+        self._file.write(content)
+        self._file.flush()
+        self._hash.update(content)
+
+    def sync(self) -> None:
+        """Return once all bytes are safe on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _csv_line(*cells: object) -> bytes:
+    line = io.StringIO(newline="")
+    csv.writer(line).writerow(cells)
+    return line.getvalue().encode()

@@ -80,6 +80,7 @@ def run(
         raise UserError("--resume continues a run and --force replaces it: choose one")
     runtime = ENGINES[engine]() if workers is None else ENGINES[engine]().with_workers(workers)
     world, folder = _prepare(scenario, overrides, out)
+    from fedsim.core.locks import alone_in
     from scenarios.console import progress_bars
     from scenarios.run.directory import RunDirectory
     from scenarios.run.runner import read_result, run_scenario
@@ -88,25 +89,29 @@ def run(
     obstacle = obstacle_to_resuming(world, runtime)
     if resume and obstacle is not None:
         raise UserError(f"--resume: {obstacle}")
-    directory = (
-        RunDirectory.resume(folder, world.scenario.to_toml())
-        if resume
-        else RunDirectory.create(folder, replace=force)
-    )
-
-    if resume and directory.is_finished:
-        typer.echo(f"fedsim: {directory.path} is complete", err=True)
-        show_result(read_result(directory), directory.report, as_json=as_json)
-        return
-    with _interruptions(directory, resumable=obstacle is None), progress_bars() as bar:
-        result = run_scenario(
-            world,
-            directory,
-            engine=runtime,
-            training=bar("training"),
-            solving=bar("solving"),
-            inferring=bar,
+    with alone_in(folder, create=True):
+        directory = (
+            RunDirectory.resume(folder, world.scenario.to_toml())
+            if resume
+            else RunDirectory.create(folder, replace=force)
         )
+        if resume and directory.is_finished:
+            typer.echo(f"fedsim: {directory.path} is complete", err=True)
+            show_result(read_result(directory), directory.report, as_json=as_json)
+            return
+        with (
+            _interruptions(directory, resumable=obstacle is None),
+            directory.sealed(),
+            progress_bars() as bar,
+        ):
+            result = run_scenario(
+                world,
+                directory,
+                engine=runtime,
+                training=bar("training"),
+                solving=bar("solving"),
+                inferring=bar,
+            )
     show_result(result, directory.report, as_json=as_json)
 
 
@@ -124,11 +129,14 @@ def deploy(
     The SuperLink is private, listens on this machine only, and ends with the run.
     """
     world, folder = _prepare(scenario, overrides, out)
+    from fedsim.core.locks import alone_in
     from scenarios.console import progress_bars
     from scenarios.run.deploy import deploy as deploy_scenario
     from scenarios.run.directory import RunDirectory
 
-    directory = RunDirectory.create(folder, replace=force)
+    # The run itself is alone in the folder, too: it is another process.
+    with alone_in(folder, create=True):
+        directory = RunDirectory.create(folder, replace=force)
     with unwound_by_sigterm(), progress_bars() as bar:
         result = deploy_scenario(world.scenario, directory, training=bar("training"))
     show_result(result, directory.report, as_json=as_json)
@@ -150,27 +158,30 @@ def attack(
         if not override.startswith("attack."):
             raise UserError(f"--set {override}: only attack.* can change after the training")
 
+    from fedsim.core.locks import alone_in
     from scenarios.console import progress_bars
     from scenarios.run.directory import RunDirectory
     from scenarios.run.runner import attack_run, honest_part
 
-    directory = RunDirectory.open(run_dir)
-    settings = load_scenario(directory.scenario, overrides or ())
-    with progress_bars() as bar:
-        result = attack_run(
-            settings, directory, honest_part(directory), solving=bar("solving"), inferring=bar
-        )
+    with alone_in(run_dir), progress_bars() as bar:
+        directory = RunDirectory.open(run_dir)
+        settings = load_scenario(directory.scenario, overrides or ())
+        honest = honest_part(directory)
+        with directory.sealed():
+            result = attack_run(settings, directory, honest, solving=bar("solving"), inferring=bar)
     show_result(result, directory.report, as_json=as_json)
 
 
 @app.command()
 def report(run_dir: RunDir) -> None:
     """Draw the report of a saved run again."""
+    from fedsim.core.locks import alone_in
     from scenarios.run.directory import RunDirectory
     from scenarios.run.runner import write_report
 
-    directory = RunDirectory.open(run_dir, attacked=True)
-    write_report(directory)
+    with alone_in(run_dir):
+        directory = RunDirectory.open(run_dir, attacked=True)
+        write_report(directory)
     typer.echo(directory.report)
 
 

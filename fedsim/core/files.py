@@ -6,6 +6,7 @@ A file that is read may hold anything: wrong content is a `UserError` of one lin
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -21,18 +22,38 @@ import numpy as np
 from fedsim.core.errors import UserError
 
 _SUFFIX = ".fedsim-part"
+_PRIVATE_FILE, _PRIVATE_FOLDER, _OTHERS = 0o600, 0o700, 0o077
+"""Modes of a file and a folder that only their owner may use, and the bits of everybody else."""
 _WRONG_CONTENT = (OSError, ValueError, TypeError, EOFError, csv.Error, zipfile.BadZipFile)
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a path to write to; it becomes `path` only if the block ends without an exception."""
+def written_whole(path: Path, *, private: bool = False) -> Iterator[Path]:
+    """Yield a path to write to; it becomes `path` only if the block ends without an exception.
+
+    Only its owner may read a `private` file, or any file in a private folder.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{_SUFFIX}")
     try:
+        if private or not path.parent.stat().st_mode & _OTHERS:
+            temporary.touch(mode=_PRIVATE_FILE)
+            temporary.chmod(_PRIVATE_FILE)
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def private_folder(folder: Path) -> None:
+    """Create the folder if need be; only its owner may enter it, and read the files written there later."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(_PRIVATE_FOLDER)
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file's bytes, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

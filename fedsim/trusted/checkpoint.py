@@ -8,6 +8,7 @@ changes, and `Pace` limits its cost to a fixed share of the time.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import zipfile
@@ -28,7 +29,7 @@ from fedsim.records import TranscriptWriter
 from fedsim.server.hooks import RoundHook
 from fedsim.server.resuming import Resumable
 
-_SERVER, _STRATEGY = "server", "strategy"
+_SERVER, _STRATEGY, _DIGEST = "server", "strategy", "digest"
 _TIME_SHARE = 0.01
 """Largest share of the time that goes into writing checkpoints."""
 
@@ -39,7 +40,8 @@ class Checkpoint:
 
     `model` (dim,) is the server's; `strategy` is what the strategies remember (see `Resumable`); `devices` is
     what each node remembers. A device remembers the sum of its own updates, so only the simulator may read a
-    checkpoint. `data` is the fingerprint of the training data.
+    checkpoint. `data` is the fingerprint of the training data. `transcript` holds the digests of the
+    transcript's files after these rounds.
     """
 
     rounds: int
@@ -48,36 +50,51 @@ class Checkpoint:
     strategy: RecordDict
     devices: Mapping[int, RecordDict]
     data: str
+    transcript: Mapping[str, str]
 
     @classmethod
     def at_start(cls, model: NDArray[np.float32], data: str) -> Self:
         """No round has run yet."""
-        return cls(0, 0.0, model, RecordDict(), {}, data)
+        return cls(0, 0.0, model, RecordDict(), {}, data, {})
 
     def save(self, file: Path) -> None:
-        """Write the file whole, one device after the other; return once it is safe on the disk."""
+        """Write the file whole, one device after the other; return once it is safe on the disk.
+
+        Nobody but its owner may read it.
+        """
         server = RecordDict(
             {
                 "arrays": ArrayRecord({"model": Array(self.model)}),
                 "progress": MetricRecord({"rounds": self.rounds, "seconds": self.seconds}),
                 "data": ConfigRecord({"fingerprint": self.data}),
+                "transcript": ConfigRecord(dict(self.transcript)),
             }
         )
-        with written_whole(file) as temporary, temporary.open("wb") as raw:
+        named = {_SERVER: server, _STRATEGY: self.strategy} | {str(n): s for n, s in self.devices.items()}
+        digest = hashlib.sha256()
+        with written_whole(file, private=True) as temporary, temporary.open("wb") as raw:
             with zipfile.ZipFile(raw, "w") as archive:
-                archive.writestr(_SERVER, records_to_bytes(server))
-                archive.writestr(_STRATEGY, records_to_bytes(self.strategy))
-                for node, state in self.devices.items():
-                    archive.writestr(str(node), records_to_bytes(state))
+                for name, records in named.items():
+                    content = records_to_bytes(records)
+                    archive.writestr(name, content)
+                    _add(digest, name, content)
+                archive.writestr(_DIGEST, digest.hexdigest())
             raw.flush()
             os.fsync(raw.fileno())
 
     @classmethod
     def load(cls, file: Path) -> Self:
-        """The state as `save` left it."""
+        """The state as `save` left it; a `UserError` if anything in the file has changed since."""
         with reading(file, "a checkpoint"):
+            records, digest = {}, hashlib.sha256()
             with zipfile.ZipFile(file) as archive:
-                records = {name: records_from_bytes(archive.read(name)) for name in archive.namelist()}
+                *names, last = archive.namelist()
+                for name in names:
+                    content = archive.read(name)
+                    _add(digest, name, content)
+                    records[name] = records_from_bytes(content)
+                if last != _DIGEST or archive.read(last).decode() != digest.hexdigest():
+                    raise ValueError("its content has changed since the run wrote it")
             server, strategy = records.pop(_SERVER), records.pop(_STRATEGY)
             progress = server.metric_records["progress"]
             return cls(
@@ -87,7 +104,14 @@ class Checkpoint:
                 strategy=strategy,
                 devices={int(node): state for node, state in records.items()},
                 data=str(server.config_records["data"]["fingerprint"]),
+                transcript={name: str(d) for name, d in server.config_records["transcript"].items()},
             )
+
+
+def _add(digest: hashlib._Hash, name: str, content: bytes) -> None:
+    """Add an entry of the file, with its length, so that no two lists of entries give the same bytes."""
+    digest.update(f"{name} {len(content)} ".encode())
+    digest.update(content)
 
 
 class SaveCheckpoints(RoundHook):
@@ -125,6 +149,7 @@ class SaveCheckpoints(RoundHook):
                 strategy=self._strategy.state(),
                 devices=self._memory.states,
                 data=self._before.data,
+                transcript=self._transcript.digests,
             ).save(self._file)
 
 

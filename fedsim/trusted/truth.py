@@ -11,7 +11,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
-from fedsim.core.files import reading, write_npy
+from fedsim.core.files import private_folder, reading, write_npy
 
 if TYPE_CHECKING:
     from fedsim.trusted.diary import Diary
@@ -32,8 +32,8 @@ class Truth:
     updates: NDArray[np.float32]
 
     def save(self, folder: Path) -> None:
-        """Two arrays in a folder of their own."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Two arrays in a folder of their own, which is private."""
+        private_folder(folder)
         write_npy(folder / "participation.npy", self.participation)
         write_npy(folder / "updates.npy", self.updates)
 
@@ -41,10 +41,16 @@ class Truth:
     def load(cls, folder: Path) -> Truth:
         """The truth as `save` left it."""
         with reading(folder, "the truth of a run"):
-            return cls(
+            truth = cls(
                 participation=np.load(folder / "participation.npy", allow_pickle=False),
                 updates=np.load(folder / "updates.npy", mmap_mode="r", allow_pickle=False),
             )
+            participation = truth.participation
+            if participation.ndim != 2 or participation.dtype != np.uint8 or (participation > 1).any():
+                raise ValueError("participation.npy: expected zeros and ones, rounds × clients")
+            if truth.updates.ndim != 2 or len(truth.updates) != participation.shape[1]:
+                raise ValueError("updates.npy: expected an update for every client")
+            return truth
 
 
 class TruthRecorder:

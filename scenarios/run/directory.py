@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 from fedsim.core.errors import UserError
 from fedsim.core.files import check_writable, leftovers, reading, writing
+from fedsim.core.locks import LOCK_FILE
+from scenarios.run.digests import Manifest
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,32 @@ class RunDirectory:
         return self.path / "report.html"
 
     @property
+    def manifest(self) -> Manifest:
+        """The digests of these files, written when the run is complete; private."""
+        return Manifest(self.path / "digests.json")
+
+    @property
     def is_finished(self) -> bool:
         """Whether the run is complete: its checkpoint is removed last."""
-        return self.result.exists() and not self.checkpoint.exists()
+        return self.manifest.file.exists() and not self.checkpoint.exists()
+
+    @contextmanager
+    def sealed(self) -> Iterator[None]:
+        """Run or attack in the block; note the digests of all files at its end, if it does not fail.
+
+        From then on every command checks the files that it reads. The digests of what an attack writes are
+        dropped at the beginning: an attack that was killed can be repeated.
+        """
+        self.manifest.forget([self.scenario, *self._of_the_attack()])
+        yield
+        self.manifest.write([self.scenario, self.transcript, self.counts, self.truth, *self._of_the_attack()])
+
+    def check(self) -> None:
+        """A `UserError` if any file has changed since the run wrote it."""
+        self.manifest.check([self.scenario, self.transcript, self.counts, self.truth, *self._of_the_attack()])
+
+    def _of_the_attack(self) -> list[Path]:
+        return [self.recovery, self.inference, self.result]
 
     @classmethod
     def create(cls, path: Path, *, replace: bool) -> RunDirectory:
@@ -106,12 +133,17 @@ class RunDirectory:
         with writing(path):
             check_writable(path)
             path.mkdir(parents=True, exist_ok=True)
-            for file in list(path.iterdir()):
+        directory.clear()
+        return directory
+
+    def clear(self) -> None:
+        """Remove whatever the folder holds but the lock of the process that works there."""
+        with writing(self.path):
+            for file in set(self.path.iterdir()) - {self.path / LOCK_FILE}:
                 if file.is_dir() and not file.is_symlink():
                     shutil.rmtree(file)
                 else:
                     file.unlink()
-        return directory
 
     def _files(self) -> set[Path]:
         """All files that a run leaves in its folder."""
@@ -125,17 +157,23 @@ class RunDirectory:
             self.inference,
             self.result,
             self.report,
+            self.manifest.file,
         }
 
     def _present(self) -> set[Path]:
         """The files in the folder, except for half-written ones of a killed process."""
         if not self.path.exists():
             return set()
-        return set(self.path.iterdir()) - leftovers(self.path) if self.path.is_dir() else {self.path}
+        if not self.path.is_dir():
+            return {self.path}
+        return set(self.path.iterdir()) - leftovers(self.path) - {self.path / LOCK_FILE}
 
     @classmethod
     def resume(cls, path: Path, scenario: str) -> RunDirectory:
-        """The directory of an interrupted or finished run of the scenario with this text, or a new one."""
+        """The directory of an interrupted or finished run of the scenario with this text, or a new one.
+
+        A file of a finished run that has changed since is a `UserError`.
+        """
         directory = cls(path)
         if not directory.scenario.exists():
             return cls.create(path, replace=False)
@@ -149,11 +187,16 @@ class RunDirectory:
             check_writable(path)
             for leftover in leftovers(path):
                 leftover.unlink()
+        if directory.is_finished:
+            directory.check()
         return directory
 
     @classmethod
     def open(cls, path: Path, *, attacked: bool = False) -> RunDirectory:
-        """The directory of a finished run; with `attacked`, it must hold a recovery too."""
+        """The directory of a finished run; with `attacked`, it must hold a recovery too.
+
+        Files that are read for it and have changed since the run wrote them are a `UserError`.
+        """
         directory = cls(path)
         needs = [
             directory.scenario,
@@ -162,7 +205,10 @@ class RunDirectory:
             directory.truth,
             directory.result,
         ]
-        for needed in [*needs, directory.recovery] if attacked else needs:
+        for needed in [*needs, directory.manifest.file, *([directory.recovery] if attacked else [])]:
             if not needed.exists():
                 raise UserError(f"{path} is not a finished run: {needed.name} is missing")
+        # A report shows nothing of the sums, which may be large.
+        read = [directory.scenario, directory.truth, *directory._of_the_attack()] if attacked else needs
+        directory.manifest.check(read)
         return directory

@@ -51,6 +51,7 @@ server_app = ServerApp()
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
     """Simulate, attack, score and report, as `fedsim run` does."""
+    from fedsim.core.locks import alone_in
     from scenarios.run.directory import RunDirectory
     from scenarios.run.engines import GivenGrid
     from scenarios.run.runner import run_scenario
@@ -58,8 +59,10 @@ def main(grid: Grid, context: Context) -> None:
 
     config = RunConfig.of(context)
     world = World.prepare(config.load())
-    directory = RunDirectory.create(config.folder, replace=config.force)
-    run_scenario(world, directory, engine=GivenGrid(grid))
+    with alone_in(config.folder, create=True):
+        directory = RunDirectory.create(config.folder, replace=config.force)
+        with directory.sealed():
+            run_scenario(world, directory, engine=GivenGrid(grid))
 
 
 class _DeviceApp(ClientApp):

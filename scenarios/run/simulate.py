@@ -85,7 +85,11 @@ def _run_rounds(
     began = time.perf_counter() - before.seconds
     truth = TruthRecorder(federation.rounds, federation.clients, world.model.dim)
     with TranscriptWriter(
-        directory.transcript, federation.rounds, world.model.layer_shapes, keep=before.rounds
+        directory.transcript,
+        federation.rounds,
+        world.model.layer_shapes,
+        keep=before.rounds,
+        digests=before.transcript if before.rounds else None,
     ) as transcript:
         telemetry = build_strategy(world, transcript, truth)
         loop = RoundLoop(telemetry, before.model, done=before.rounds, hooks=hooks)

@@ -12,7 +12,6 @@ Points and trainings say in code.txt which code made them.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from fedsim.core.errors import UserError
 from fedsim.core.files import writing
+from fedsim.core.locks import alone_in
 from scenarios.planted import Planted
 from scenarios.run.directory import RunDirectory
 from scenarios.run.result import PlantedResult, Result
@@ -49,13 +49,7 @@ class SweepDirectory:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Lock the folder during the block; a `UserError` if another command has locked it."""
-        with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UserError(
-                    f"--out {self.path}: another command is using it: wait for it, or choose another --out"
-                ) from error
+        with alone_in(self.path):
             for leftover in (self.path / "trainings").glob(f"{SPOOLED}*"):
                 shutil.rmtree(leftover)
             yield

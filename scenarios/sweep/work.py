@@ -12,6 +12,7 @@ from pathlib import Path
 import tomli_w
 
 from fedsim.core.files import read_json, write_json, write_text
+from fedsim.core.locks import alone_in
 from scenarios.cpu import cpu_seconds
 from scenarios.planted import Planted
 from scenarios.run.checking import checked
@@ -39,7 +40,7 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
         run = RunDirectory(folder)
         if fresh and code_of(folder) != code:
             shutil.rmtree(folder, ignore_errors=True)
-        if (folder / HONEST).exists():
+        if (folder / HONEST).exists() and run.manifest.file.exists():
             continue
         if not run.checkpoint.exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -57,13 +58,20 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
         now = cpu_seconds()
         write_json(run.path / HONEST, figures.spent(now - before).to_json())
         before = now
+        run.manifest.write([run.transcript, run.truth])
         run.checkpoint.unlink(missing_ok=True)
 
 
 def run_point(settings: Scenario | Planted, folder: Path, training: str | None, code: str) -> None:
     """Run a point from its beginning; files of an interrupted attempt are deleted first."""
-    shutil.rmtree(folder, ignore_errors=True)
-    run = RunDirectory.create(folder, replace=False)
+    with alone_in(folder, create=True):
+        run = RunDirectory(folder)
+        run.clear()
+        _run_point(settings, run, training, code)
+
+
+def _run_point(settings: Scenario | Planted, run: RunDirectory, training: str | None, code: str) -> None:
+    folder = run.path
     if isinstance(settings, Planted):
         add_code(folder, code)
         write_text(run.scenario, tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True)))
@@ -75,7 +83,9 @@ def run_point(settings: Scenario | Planted, folder: Path, training: str | None, 
     shared = Path("../../trainings") / str(training)
     for file in (run.transcript, run.truth):
         file.symlink_to(shared / file.name)
+    run.manifest.check_links([run.transcript, run.truth])
     add_code(folder, *code_of(folder / shared).split(", "), code)
     file = folder / shared / HONEST
     trained = checked(Trained, read_json(file, "the figures of a training"), file)
-    attack_run(settings, run, trained.published(publish(settings, run)))
+    with run.sealed():
+        attack_run(settings, run, trained.published(publish(settings, run)))

@@ -57,7 +57,7 @@ def test_one_process_at_a_time_writes(tmp_path):
             try:
                 write(tmp_path, SUMS)
             except UserError as error:
-                os._exit("another process is writing" in str(error))
+                os._exit("another process is working there" in str(error))
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 1

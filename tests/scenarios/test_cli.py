@@ -12,6 +12,7 @@ import typer
 
 from fedsim.core.errors import RunFailedError
 from scenarios.cli import app
+from tests.helpers.runs import reseal
 
 
 @pytest.fixture
@@ -125,6 +126,7 @@ def test_what_is_wrong_with_the_files_of_a_run_is_named(fedsim, run_copy, file, 
         (run_copy / file).unlink()
     else:
         (run_copy / file).write_bytes(content)
+        reseal(run_copy)
     done = fedsim("report", run_copy)
     assert (done.status, len(done.stderr.splitlines())) == (2, 1)
     assert message in done.stderr
@@ -154,6 +156,7 @@ HEADER = b"client,start,stop,count\n"
 )
 def test_what_is_wrong_with_a_view_is_named(fedsim, run_copy, file, content, message):
     (run_copy / file).write_bytes(content)
+    reseal(run_copy)
     done = fedsim("attack", run_copy)
     assert (done.status, len(done.stderr.splitlines())) == (2, 1)
     assert message in done.stderr

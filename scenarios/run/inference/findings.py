@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.inference.attack import Kind
-from fedsim.core.files import reading, write_npz
+from fedsim.core.files import private_folder, reading, write_npz
 from scenarios.run.directory import RunDirectory
 
 COHORT = "cohort_"
@@ -43,8 +43,8 @@ class Findings:
 
         The truth of the training is kept elsewhere: runs may share a training and attack different clients.
         """
-        for folder in (directory.inference, directory.inference_truth):
-            folder.mkdir(parents=True, exist_ok=True)
+        directory.inference.mkdir(parents=True, exist_ok=True)
+        private_folder(directory.inference_truth)
         about = json.dumps({"key": self.key, "kind": self.kind})
         write_npz(
             directory.inference / f"{self.key}.npz",

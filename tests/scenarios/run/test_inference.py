@@ -30,6 +30,7 @@ from scenarios.run.runner import attack_run, honest_part, read_result, run_scena
 from scenarios.run.scenario import load_scenario
 from scenarios.run.server import sent_models
 from scenarios.run.world import World
+from tests.helpers.runs import reseal
 
 ATTACKS = (
     "attack.inference=[{ name = 'label_inference', cohorts = [1, 3] }, { name = 'analytic', targets = 2 }]"
@@ -44,7 +45,9 @@ def inferred(finished_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("inferred") / "run"
     shutil.copytree(finished_run.path, folder)
     directory = RunDirectory.open(folder)
-    attack_run(load_scenario(directory.scenario, [ATTACKS]), directory, honest_part(directory))
+    scenario, honest = load_scenario(directory.scenario, [ATTACKS]), honest_part(directory)
+    with directory.sealed():
+        attack_run(scenario, directory, honest)
     return directory
 
 
@@ -261,6 +264,7 @@ def test_guesses_are_not_compared_with_other_data(fedsim, inferred_copy):
     result = json.loads(inferred_copy.result.read_text())
     result["simulation"]["data"] = "0123456789abcdef"
     inferred_copy.result.write_text(json.dumps(result))
+    reseal(inferred_copy.path)
     before = inferred_copy.recovery.read_bytes()
     done = fedsim("attack", inferred_copy.path)
     assert (done.status, done.stdout) == (2, "")

@@ -13,6 +13,7 @@ from scenarios.run.directory import RunDirectory
 from scenarios.run.result import SCHEMA_FILE, SCHEMA_VERSION, PlantedResult, Result, result_schema
 from scenarios.run.runner import attack_run, honest_part, read_result
 from scenarios.run.scenario import load_scenario
+from tests.helpers.runs import reseal
 
 INFERENCE = (
     'attack.inference=[{name="label_inference", cohorts=[2]}, {name="analytic", targets=2}, '
@@ -107,6 +108,7 @@ def test_a_result_from_before_versions_that_lacks_a_figure_says_what_to_do(fedsi
     content = json.loads(run_copy.result.read_text())
     del content["schema_version"], content["disaggregation"]["singled_out_fraction"]
     run_copy.result.write_text(json.dumps(content))
+    reseal(run_copy.path)
     done = fedsim("report", run_copy.path)
     assert (done.status, len(done.stderr.splitlines())) == (2, 1)
     assert "result.json: disaggregation.singled_out_fraction: missing" in done.stderr
@@ -129,6 +131,7 @@ def test_a_result_from_before_versions_that_lacks_a_figure_says_what_to_do(fedsi
 )
 def test_a_damaged_or_hollow_result_is_one_line(fedsim, run_copy, text, said):
     run_copy.result.write_text(text)
+    reseal(run_copy.path)
     done = fedsim("report", run_copy.path)
     assert (done.status, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert said in done.stderr
@@ -141,6 +144,7 @@ def test_an_attack_needs_only_what_no_attack_changes(fedsim, run_copy):
     content = json.loads(run_copy.result.read_text())
     content["disaggregation"] = "gone"
     run_copy.result.write_text(json.dumps(content))
+    reseal(run_copy.path)
     assert fedsim("attack", run_copy.path).status == 0
     assert read_result(run_copy).disaggregation.exact_fraction == 1
 

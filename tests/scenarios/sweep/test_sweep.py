@@ -217,7 +217,7 @@ def test_figures_only(plan, tmp_path):
     assert not list((tmp_path / "out/trainings").iterdir())
     for point in sweep.points:
         left = {path.name for path in directory.point(point).path.iterdir()}
-        assert left == {"scenario.toml", "result.json", "report.html", "code.txt"}
+        assert left == {"scenario.toml", "result.json", "report.html", "code.txt", "digests.json"}
     assert all(map(directory.done, sweep.points))
 
 
@@ -267,7 +267,7 @@ def test_a_folder_that_another_command_works_in_is_left_alone(fedsim, tmp_path):
     directory = SweepDirectory.open(tmp_path / "runs/windows")
     with directory.alone():
         done = fedsim("sweep", "windows.toml", "--workers", 1)
-    assert done.status == 2 and "runs/windows: another command is using it" in done.stderr
+    assert done.status == 2 and "runs/windows: another process is working there" in done.stderr
     assert not directory.file.exists()
     assert fedsim("sweep", "windows.toml", "--workers", 1).status == 0
 
