@@ -62,7 +62,7 @@ class Planted(Settings):
         began = time.process_time()
         recovery = self._attack(transcript, counts, progress)
         cpu_seconds = time.process_time() - began
-        figures = score_disaggregation(recovery, truth, transcript, counts)
+        figures = score_disaggregation(recovery, truth, transcript, counts, made_beside_truth=True)
         cost = {"cpu_seconds": cpu_seconds, "client_cpu_seconds": cpu_seconds / self.clients}
         return PlantedResult(
             schema_version=SCHEMA_VERSION,
@@ -85,7 +85,12 @@ class Planted(Settings):
         problem = DisaggregationProblem(
             transcript.aggregates, counts, cohort_sizes=transcript.cohort_sizes, num_clients=self.clients
         )
-        return disaggregate(problem, self.solver, rng=self._streams()[4], progress=progress)
+        return disaggregate(
+            problem,
+            self.solver,
+            rng=self._streams()[4],
+            progress=progress,
+        )
 
     def plant(
         self, participation: NDArray[np.uint8] | None = None
@@ -109,7 +114,9 @@ class Planted(Settings):
 
     def _streams(self) -> list[np.random.Generator]:
         """For participation, updates, their noise, the counts and the attack."""
-        return np.random.default_rng(self.seed).spawn(5)
+        *world, attack = np.random.default_rng(self.seed).spawn(5)
+        # A generator remembers the seed that it was spawned from; the attack's must not.
+        return [*world, np.random.default_rng(int(attack.integers(2**63)))]
 
 
 def blurred(

@@ -62,22 +62,17 @@ class Recovery:
     update_error: NDArray[np.float64]
     solver: str
     seconds: float
+    confinement: str = ""
+    """What kept the attack from reading the truth; empty if it ran where the truth could be read."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name."""
+        return {name: getattr(self, name) for name in _ARRAYS}
 
     def save(self, path: Path) -> None:
         """Everything but the time it took, so that the same recovery gives the same bytes."""
-        arrays: dict[str, NDArray[Any]] = {
-            name: getattr(self, name)
-            for name in (
-                "clients",
-                "participation",
-                "outcome",
-                "confidence",
-                "reason",
-                "updates",
-                "update_error",
-            )
-        }
-        write_npz(path, **arrays, solver=np.array(self.solver))
+        about = {name: np.array(getattr(self, name)) for name in ("solver", "confinement")}
+        write_npz(path, **self.arrays(), **about)
 
     @classmethod
     def load(cls, path: Path, *, seconds: float = 0.0) -> Recovery:
@@ -85,4 +80,8 @@ class Recovery:
         with reading(path, "a recovery"):
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            return cls(**{**arrays, "solver": str(arrays["solver"])}, seconds=seconds)
+            solver, confinement = (str(arrays.pop(name)) for name in ("solver", "confinement"))
+            return cls(**arrays, solver=solver, seconds=seconds, confinement=confinement)
+
+
+_ARRAYS = ("clients", "participation", "outcome", "confidence", "reason", "updates", "update_error")

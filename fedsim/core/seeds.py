@@ -1,12 +1,25 @@
 """Random streams by address: every stage, client and round has its own stream.
 
-A stream depends on the scenario's seed and its address only, never on what ran before it, so that
-changing the attack does not change the training, and engines may run clients in any order.
+A stream depends on the scenario's seed and its address only, never on what ran before it. So changing the
+attack does not change the training, and engines may run clients in any order.
+
+No stream tells anything about another. A slow one-way function (scrypt) turns the seed into a secret, and
+every stream starts from a keyed hash (BLAKE2b) of its address under that secret. An attack that is handed a
+stream, or that sees the work of another one (the first model, the sizes of cohorts), cannot compute the
+schedule from it. It can only guess the seed, and pays one scrypt for every guess.
 """
 
+from __future__ import annotations
+
+import hashlib
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
+
+_COST = 2**17
+"""Scrypt's work factor: about half a second, and 128 MiB, for every seed that is tried."""
+_SALT = b"fedsim: streams of a scenario"
 
 
 class Stage(IntEnum):
@@ -28,4 +41,17 @@ class Stage(IntEnum):
 
 def stream(seed: int, stage: Stage, *address: int) -> np.random.Generator:
     """The generator at an address, such as `stream(seed, Stage.CLIENT, client, round)`."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(stage), *address)))
+    return np.random.default_rng(stream_seed(seed, stage, *address))
+
+
+def stream_seed(seed: int, stage: Stage, *address: int) -> int:
+    """The 128-bit number that the generator at an address starts from; it says nothing about any other."""
+    place = ",".join(str(int(part)) for part in (stage, *address)).encode()
+    digest = hashlib.blake2b(place, key=_secret(seed), digest_size=16).digest()
+    return int.from_bytes(digest, "big")
+
+
+@lru_cache(maxsize=1024)
+def _secret(seed: int) -> bytes:
+    """(32 bytes) what all streams of a scenario are derived from."""
+    return hashlib.scrypt(str(seed).encode(), salt=_SALT, n=_COST, r=8, p=1, maxmem=2**28, dklen=32)

@@ -8,15 +8,16 @@ from attacks.view import AttackerView
 from fedsim.core.errors import UserError
 from fedsim.core.files import write_json, write_text
 from fedsim.core.progress import Progress, silent
-from fedsim.core.seeds import Stage, stream
+from fedsim.core.seeds import Stage, stream_seed
 from fedsim.trusted.truth import Truth
 from scenarios.cpu import cpu_seconds
+from scenarios.run.attack_process import attack_process
 from scenarios.run.costs import messages_per_round, score_cohorts, score_counts
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import INLINE, Runtime
 from scenarios.run.inference.figures import figures
 from scenarios.run.inference.findings import Findings
-from scenarios.run.inference.run import Bar, no_bar, run_inference
+from scenarios.run.inference.run import Bar, InferenceRun, no_bar
 from scenarios.run.report import render_report
 from scenarios.run.result import Identity, Result, read_honest
 from scenarios.run.scenario import Scenario
@@ -40,6 +41,8 @@ def run_scenario(
 
     An interrupted run continues from its checkpoint, which is removed when the run is complete.
     """
+    # The imports of the attacks take place beside the training.
+    attack_process(world.scenario.attack, directory.path)
     trained = train_run(world, directory, engine=engine, training=training)
     result = attack_run(
         world.scenario,
@@ -99,9 +102,11 @@ def attack_run(
 ) -> Result:
     """Attack the transcript of a run, score the recovery against the truth, and write both and a report.
 
-    Disaggregation needs only the run's files. Inference also needs the scenario's `world`, because guesses
-    are compared with the clients' examples; it is prepared here if it is not given.
+    Attacks run in a process that cannot read the truth. Disaggregation needs only the run's files. Inference
+    also needs the scenario's `world`, because guesses are compared with the clients' examples; it is prepared
+    here if it is not given.
     """
+    attacker = attack_process(scenario.attack, directory.path)
     if world is None and scenario.attack.inference:
         world = World.prepare(scenario)
     # Old runs do not state the fingerprint of their data.
@@ -114,14 +119,14 @@ def attack_run(
     strangers = set(view.counts.clients.tolist()) - set(range(scenario.federation.clients))
     if strangers:
         raise UserError(f"{directory.counts}: {min(map(str, strangers))} is no client of this run")
-    before = cpu_seconds()
+    seed = stream_seed(scenario.seed, Stage.ATTACK)
     try:
-        recovery = scenario.attack.run(view, rng=stream(scenario.seed, Stage.ATTACK), progress=solving)
+        with attacker.session() as session:
+            recovery = session.disaggregate(scenario.attack, view, seed=seed, progress=solving)
     except NotFiniteError as error:
         raise diverged(directory, error.row) from error
     except ProblemError as error:
         raise UserError(f"{directory.path}: {error}") from error
-    spent = cpu_seconds() - before
     recovery.save(directory.recovery)
 
     truth = Truth.load(directory.truth)
@@ -133,12 +138,13 @@ def attack_run(
         if score.pseudonymous:
             # Scoring needs to know whose updates they are. Attacks see the same updates, without names.
             recovery = named(recovery, truth)
-        scores = run_inference(world, directory, view, recovery, truth, bar=inferring)
-        cost = InferenceCost(cpu_seconds=cpu_seconds() - before)
+        inference = InferenceRun(attacker, world, directory, view=view, recovery=recovery, truth=truth)
+        scores = inference.run(inferring)
+        cost = InferenceCost(cpu_seconds=cpu_seconds() - before + inference.cpu_seconds)
     result = Result.assemble(
         Identity(title=scenario.title, seed=scenario.seed),
         honest,
-        score.model_copy(update={"cpu_seconds": spent}),
+        score.model_copy(update={"cpu_seconds": session.cpu_seconds}),
         scores,
         cost,
     )

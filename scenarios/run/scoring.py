@@ -29,9 +29,23 @@ CASES_AT_A_TIME = 100_000
 
 
 def score_disaggregation(
-    recovery: Recovery, truth: Truth, transcript: Transcript, counts: ParticipationReport
+    recovery: Recovery,
+    truth: Truth,
+    transcript: Transcript,
+    counts: ParticipationReport,
+    *,
+    made_beside_truth: bool = False,
 ) -> Disaggregation:
-    """The `disaggregation` section of a result; see there for what each figure means."""
+    """The `disaggregation` section of a result; see there for what each figure means.
+
+    A recovery from a process that could have read the truth is refused, unless the caller says
+    `made_beside_truth`: planted problems and experiments in one process are measured so.
+    """
+    if not recovery.confinement and not made_beside_truth:
+        raise ValueError(
+            "the recovery was made in a process that could read the truth: attack in an AttackProcess, or "
+            "say made_beside_truth=True"
+        )
     pseudonymous = len(counts.clients) == 0
     if pseudonymous:
         recovery = named(recovery, truth)

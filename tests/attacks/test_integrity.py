@@ -9,30 +9,99 @@ import numpy as np
 import pytest
 
 from attacks.disaggregation import Recovery
+from attacks.disaggregation.solvers import Solver
+from attacks.inference import Inference
 from attacks.view import AttackerView
 from fedsim.core.seeds import Stage, stream
+from fedsim.core.settings import members
 from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
 from scenarios.run.directory import RunDirectory
-from scenarios.run.runner import attack_run, honest_part
+from scenarios.run.inference.findings import Findings
+from scenarios.run.runner import attack_run, honest_part, run_scenario
 from scenarios.run.scenario import load_scenario
+from scenarios.run.world import World
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_changing_the_truth_changes_no_recovery(finished_run, tmp_path):
+SOLVERS = [f"attack.solver={name}" for name in members(Solver)]
+INFERENCE = {
+    "dlg": "{ name = 'dlg', restarts = 1, iterations = 2, targets = 1 }",
+    "geiping": "{ name = 'geiping', iterations = 2, targets = 1 }",
+    "analytic": "{ name = 'analytic', targets = 2 }",
+    "label_inference": "{ name = 'label_inference' }",
+    "property_inference": "{ name = 'property_inference', property = 'warm', updates = 2 }",
+}
+
+
+@pytest.fixture(scope="module")
+def run_with_a_property(tmp_path_factory):
+    """A small run on data with a property, so that every inference attack has something to work on."""
+    from tests.conftest import SMALL_SCENARIO
+
+    folder = tmp_path_factory.mktemp("property")
+    (folder / "small.toml").write_text(SMALL_SCENARIO)
+    settings = [
+        "data.train_images=400",
+        "data.test_images=400",
+        "data.planted=0.4",
+        "data.partition={ name = 'property', attribute = 'warm' }",
+        "clients.dataset_size=8",
+        "clients.batch_size=8",
+        "attack.auxiliary_images=400",
+    ]
+    directory = RunDirectory.create(folder / "run", replace=False)
+    with directory.sealed():
+        run_scenario(World.prepare(load_scenario(folder / "small.toml", settings)), directory)
+    return directory
+
+
+def beside_an_opposite_truth(run, folder):
+    """A copy of a run with another truth: everyone else took part, with the neighbour's update negated."""
+    shutil.copytree(run.path, folder)
+    directory = RunDirectory.open(folder)
+    truth = Truth.load(directory.truth)
+    opposite = Truth(1 - truth.participation, -np.roll(truth.updates, 1, axis=0))
+    opposite.save(directory.truth)
+    return directory
+
+
+def attacked(directory, override):
+    """The result of attacking a run again with another setting."""
+    return attack_run(load_scenario(directory.scenario, [override]), directory, honest_part(directory))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_changing_the_truth_changes_no_recovery(solver, finished_run, tmp_path):
     """The same view beside an opposite truth: the recovery's bytes stay, only the score moves."""
     shutil.copytree(finished_run.path, tmp_path / "run")
-    directory = RunDirectory.open(tmp_path / "run")
-    truth = Truth.load(directory.truth)
-    opposite = Truth(participation=1 - truth.participation, updates=-np.array(truth.updates))
-    opposite.save(directory.truth)
-
-    before = directory.recovery.read_bytes()
-    result = attack_run(load_scenario(directory.scenario), directory, honest_part(directory))
-    assert directory.recovery.read_bytes() == before
-    assert result.disaggregation.bit_accuracy == 0.0
+    as_it_was = RunDirectory.open(tmp_path / "run")
+    attacked(as_it_was, solver)
+    opposite = beside_an_opposite_truth(finished_run, tmp_path / "opposite")
+    result = attacked(opposite, solver)
+    assert opposite.recovery.read_bytes() == as_it_was.recovery.read_bytes()
+    assert result.disaggregation.bit_accuracy < 0.5
     assert result.disaggregation.update_cosine < 0
+
+
+@pytest.mark.parametrize("attack", INFERENCE)
+def test_changing_the_truth_changes_no_guess_from_recovered_updates(attack, run_with_a_property, tmp_path):
+    """Guesses from recovered updates stay the same; those of the oracle's column do not."""
+    shutil.copytree(run_with_a_property.path, tmp_path / "run")
+    as_it_was = RunDirectory.open(tmp_path / "run")
+    opposite = beside_an_opposite_truth(run_with_a_property, tmp_path / "opposite")
+    first, second = (
+        Findings.load(directory, attack)
+        for directory in (as_it_was, opposite)
+        if attacked(directory, f"attack.inference=[{INFERENCE[attack]}]")
+    )
+    np.testing.assert_array_equal(first.guesses["disaggregated"], second.guesses["disaggregated"])
+    assert not np.array_equal(first.guesses["oracle"], second.guesses["oracle"])
+
+
+def test_every_inference_attack_is_tried():
+    assert set(INFERENCE) == set(members(Inference))
 
 
 def test_an_attack_needs_no_truth_at_all(finished_run, tmp_path):
@@ -80,6 +149,7 @@ def test_a_different_view_gives_a_different_recovery(finished_run):
         ("attacks/settings.py", "import fedsim.federation"),
         ("fedsim/records.py", "import fedsim.trusted.truth"),
         ("attacks/disaggregation/problem.py", "import torch"),
+        ("attacks/disaggregation/disaggregate.py", "from fedsim.core.seeds import stream"),
         ("fedsim/data/images/synthetic.py", "import attacks.view"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from attacks.inference.attack import Guesses, InferenceAttack, Watch
 from attacks.inference.evidence import Evidence
 from attacks.view import AttackerView
 from fedsim.core.progress import Progress, silent
-from fedsim.core.seeds import Stage, stream
+from fedsim.core.seeds import Stage, stream_seed
 from fedsim.trusted.truth import Truth
+from scenarios.run.attack_process import AttackProcess
 from scenarios.run.directory import RunDirectory
 from scenarios.run.inference.columns import Column, Columns
 from scenarios.run.inference.entries import entries
@@ -39,74 +40,75 @@ def no_bar(label: str) -> Progress:
     return silent
 
 
-def run_inference(
-    world: World,
-    directory: RunDirectory,
-    view: AttackerView,
-    recovery: Recovery,
-    truth: Truth,
-    *,
-    bar: Bar = no_bar,
-) -> dict[str, Score]:
-    """The scores of the scenario's inference attacks, by key; their guesses go to files."""
-    # As for the clients: networks are small, and one thread gives the same digits on every machine.
-    torch.set_num_threads(1)
-    scores: dict[str, Score] = {}
-    for number, (key, attack) in enumerate(entries(world.scenario.attack.inference)):
-        rng = stream(world.scenario.seed, Stage.ATTACK, number)
-        columns = Columns.choose(world, view, recovery, truth, attack.targets)
-        score: dict[str, Any] = {
-            "kind": attack.kind,
-            "clients": len(columns.clients),
-            "resolved": int(columns.resolved.sum()),
+@dataclass
+class InferenceRun:
+    """The inference attacks of a scenario on a recovery, each in a session of its own."""
+
+    attacker: AttackProcess
+    world: World
+    directory: RunDirectory
+    view: AttackerView = field(kw_only=True)
+    recovery: Recovery = field(kw_only=True)
+    truth: Truth = field(kw_only=True)
+    cpu_seconds: float = field(default=0.0, init=False)
+    """Processor time of the sessions so far."""
+
+    def run(self, bar: Bar = no_bar) -> dict[str, Score]:
+        """The scores by key; the guesses go to files."""
+        # As for the clients: networks are small, and one thread gives the same digits on every machine.
+        torch.set_num_threads(1)
+        scores: dict[str, Score] = {}
+        for number, (key, attack) in enumerate(entries(self.world.scenario.attack.inference)):
+            columns = Columns.choose(self.world, self.view, self.recovery, self.truth, attack.targets)
+            score: dict[str, Any] = {
+                "kind": attack.kind,
+                "clients": len(columns.clients),
+                "resolved": int(columns.resolved.sum()),
+            }
+            # If no client ever took part, there is nobody to attack and no figure.
+            if len(columns.clients):
+                seed = stream_seed(self.world.scenario.seed, Stage.ATTACK, number)
+                findings, effort = self._attack(attack, key, columns, seed=seed, progress=bar(key))
+                findings.save(self.directory)
+                score |= {**JUDGES[attack.kind].score(findings), **effort}
+            scores[key] = SCORES[attack.kind].model_validate(score)
+        return scores
+
+    def _attack(
+        self, attack: InferenceAttack, key: str, columns: Columns, *, seed: int, progress: Progress
+    ) -> tuple[Findings, dict[str, Any]]:
+        """Attack every column, and measure the effort. The attack is not told which column it gets."""
+        world, judge = columns.world, JUDGES[attack.kind]
+        others = judge.cohort_candidates(world, attack)
+        # Recovered updates come first: nothing that the session is shown later can help it with them.
+        made: dict[str, Callable[[], Column]] = {
+            "disaggregated": columns.disaggregated,
+            "aggregate": columns.aggregate,
+            "oracle": columns.oracle,
+            **{f"{COHORT}{size}": partial(columns.cohort, size, others) for size in attack.cohorts},
         }
-        # If no client ever took part, there is nobody to attack and no figure.
-        if len(columns.clients):
-            findings, effort = _attack(attack, key, columns, directory, rng=rng, progress=bar(key))
-            findings.save(directory)
-            score |= {**JUDGES[attack.kind].score(findings), **effort}
-        scores[key] = SCORES[attack.kind].model_validate(score)
-    return scores
-
-
-def _attack(
-    attack: InferenceAttack,
-    key: str,
-    columns: Columns,
-    directory: RunDirectory,
-    *,
-    rng: np.random.Generator,
-    progress: Progress,
-) -> tuple[Findings, dict[str, Any]]:
-    """Attack every column, and measure the effort. The attack is not told which column it gets."""
-    world, judge = columns.world, JUDGES[attack.kind]
-    others = judge.cohort_candidates(world, attack)
-    # The oracle comes last of the three: nothing computed from the truth can help the attack.
-    made: dict[str, Callable[[], Column]] = {
-        "disaggregated": columns.disaggregated,
-        "aggregate": columns.aggregate,
-        "oracle": columns.oracle,
-        **{f"{COHORT}{size}": partial(columns.cohort, size, others) for size in attack.cohorts},
-    }
-    guesses: dict[str, NDArray[np.float32]] = {}
-    effort: dict[str, dict[str, float]] = {"cohort_size": {}, "seconds": {}, "iterations": {}}
-    # Every column draws the same random numbers, so that columns differ in their evidence only.
-    seed = int(rng.integers(2**63))
-    for step, (name, column) in enumerate(made.items()):
-        began, evidence = time.perf_counter(), _granted(attack, world, column())
-        found = Guesses(np.zeros(0, dtype=np.float32))
-        if len(evidence):
-            watch = _watch(progress, step, len(made), judge, directory.inference / f"{key}_now.png")
-            found = attack.infer(evidence, world.knowledge, rng=np.random.default_rng(seed), watch=watch)
-        guesses[name] = found.values
-        effort["cohort_size"][name] = evidence.clients
-        effort["seconds"][name] = time.perf_counter() - began
-        effort["iterations"][name] = found.iterations
-    progress(len(made) * 1000, len(made) * 1000)
-    if not len(guesses["disaggregated"]):
-        guesses["disaggregated"] = np.zeros((0, *guesses["oracle"].shape[1:]), dtype=np.float32)
-    truth = judge.truth(world, columns.clients, attack)
-    return Findings(key, attack.kind, columns.clients, columns.resolved, guesses, truth), effort
+        guesses: dict[str, NDArray[np.float32]] = {}
+        effort: dict[str, dict[str, float]] = {"cohort_size": {}, "seconds": {}, "iterations": {}}
+        with self.attacker.session() as session:
+            session.begin_inference(attack, world.knowledge)
+            for step, (name, column) in enumerate(made.items()):
+                began, evidence = time.perf_counter(), _granted(attack, world, column())
+                found = Guesses(np.zeros(0, dtype=np.float32))
+                if len(evidence):
+                    preview = self.directory.inference / f"{key}_now.png"
+                    watch = _watch(progress, step, len(made), judge, preview)
+                    # Every column gets the same random numbers, so that columns differ in evidence only.
+                    found = session.infer(evidence, seed=seed, watch=watch)
+                guesses[name] = found.values
+                effort["cohort_size"][name] = evidence.clients
+                effort["seconds"][name] = time.perf_counter() - began
+                effort["iterations"][name] = found.iterations
+        self.cpu_seconds += session.cpu_seconds
+        progress(len(made) * 1000, len(made) * 1000)
+        if not len(guesses["disaggregated"]):
+            guesses["disaggregated"] = np.zeros((0, *guesses["oracle"].shape[1:]), dtype=np.float32)
+        truth = judge.truth(world, columns.clients, attack)
+        return Findings(key, attack.kind, columns.clients, columns.resolved, guesses, truth), effort
 
 
 def _granted(attack: InferenceAttack, world: World, column: Column) -> Evidence:

@@ -226,12 +226,12 @@ def test_a_network_that_turns_random_after_its_trial_ends_the_run(factory, messa
 
 def test_devices_that_will_not_train_cost_nothing(monkeypatch):
     model, trained = Mlp(hidden=4), []
-    training = trainer(model, failures=Failures(absent=0.3, interrupted=0.3, lost=0.4))
+    training = trainer(model, owned=(8,) * 12, failures=Failures(absent=0.3, interrupted=0.3, lost=0.4))
     monkeypatch.setattr(
         training, "_workers", type("Spy", (), {"run": lambda _, chunks: trained.extend(chunks)})()
     )
-    training.prepare(range(8), 0, first_model(model))
-    draws = [training.settings.failures.draw(3, client, 0) for client in range(8)]
+    training.prepare(range(12), 0, first_model(model))
+    draws = [training.settings.failures.draw(3, client, 0) for client in range(12)]
     assert {"absent", "interrupted", "lost"} == set(draws)
     assert sorted(client for chunk in trained for client in chunk.clients) == [
         client for client, draw in enumerate(draws) if draw == "lost"

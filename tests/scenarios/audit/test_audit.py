@@ -39,13 +39,15 @@ def log_files(tmp_path):
 
 
 def test_an_audit_is_the_simulators_own_attack(fedsim, finished_run, tmp_path):
-    """The same transcript and counts, without the truth: the same bytes."""
+    """The same transcript and counts, without the truth: the same arrays."""
     done = fedsim(
         *("audit", "--aggregates", finished_run.transcript, "--counts", finished_run.counts),
         *("--out", "audit", "--seed", 3),
     )
     assert (done.status, done.stderr) == (0, "")
-    assert (tmp_path / "audit/recovery.npz").read_bytes() == finished_run.recovery.read_bytes()
+    audited, own = Recovery.load(tmp_path / "audit/recovery.npz"), Recovery.load(finished_run.recovery)
+    for name, array in own.arrays().items():
+        np.testing.assert_array_equal(audited.arrays()[name], array)
 
 
 def test_what_an_audit_leaves(fedsim, log_files, tmp_path):

@@ -18,6 +18,7 @@ from fedsim.core.settings import members
 from fedsim.devices.trainer import Trainer
 from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
+from scenarios.run.attack_process import attack_process
 from scenarios.run.directory import RunDirectory
 from scenarios.run.inference.columns import Columns, recovered_evidence, single_update
 from scenarios.run.inference.entries import entries
@@ -25,7 +26,7 @@ from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.images import InversionJudge
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.inference.properties import PropertyJudge
-from scenarios.run.inference.run import run_inference
+from scenarios.run.inference.run import InferenceRun
 from scenarios.run.runner import attack_run, honest_part, read_result, run_scenario, train_run, write_report
 from scenarios.run.scenario import load_scenario
 from scenarios.run.server import sent_models
@@ -227,7 +228,9 @@ def test_a_client_without_an_update_is_no_evidence(inferred, tmp_path):
     view, recovery = AttackerView.load(inferred.transcript, inferred.counts), Recovery.load(inferred.recovery)
     nobody = replace(recovery, updates=np.full_like(recovery.updates, np.nan))
     directory = RunDirectory.create(tmp_path / "run", replace=False)
-    scores = run_inference(world, directory, view, nobody, Truth.load(inferred.truth))
+    truth = Truth.load(inferred.truth)
+    attacker = attack_process(world.scenario.attack, directory.path)
+    scores = InferenceRun(attacker, world, directory, view=view, recovery=nobody, truth=truth).run()
     assert scores["label_inference"].resolved == 0
     assert scores["label_inference"].tv.disaggregated is None
     assert scores["analytic"].psnr_db.disaggregated is None

@@ -18,6 +18,6 @@ def test_whose_update_is_not_known_is_not_singled_out():
     known = np.isfinite(recovery.updates).all(axis=1)
     assert (exact & alone & ~known).any()
 
-    found = score_disaggregation(recovery, truth, transcript, counts)
+    found = score_disaggregation(recovery, truth, transcript, counts, made_beside_truth=True)
     assert found.singled_out_fraction == (exact & alone & known).mean()
     assert found.baselines.oracle_singled_out_fraction == alone.mean()
