@@ -110,8 +110,8 @@ class Alone(Runtime):
 
     def run(self, serve: Serve, world: World) -> None:
         """Serve devices that live in this process."""
-        from fedsim.engines.inline import InlineGrid
         from fedsim.flower import enter_local_task
+        from fedsim.grids.inline import InlineGrid
         from scenarios.run.apps import client_app, trainer
 
         enter_local_task()

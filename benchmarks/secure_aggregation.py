@@ -32,8 +32,8 @@ from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
 from numpy.typing import NDArray
 
-from fedsim.engines.inline import InlineGrid
 from fedsim.flower import WEIGHT, client_number, enter_local_task, vector_record
+from fedsim.grids.inline import InlineGrid
 from fedsim.trusted.failures import Failure, Failures
 from fedsim.trusted.masking import Masked
 from fedsim.trusted.masking.neighbours import NEIGHBOURS

@@ -23,8 +23,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from fedsim.core.files import reading, written_whole
-from fedsim.engines.memory import DeviceMemory
 from fedsim.flower import records_from_bytes, records_to_bytes
+from fedsim.grids.memory import DeviceMemory
 from fedsim.records import TranscriptWriter
 from fedsim.server.hooks import RoundHook
 from fedsim.server.resuming import Resumable

@@ -13,7 +13,7 @@ import tomli_w
 from flwr.cli.build import build_fab_from_files
 
 from fedsim.core.progress import Progress, silent
-from fedsim.engines.superlink import private_superlink
+from fedsim.grids.superlink import private_superlink
 from fedsim.records import rounds_recorded
 from scenarios.run.directory import RunDirectory
 from scenarios.run.flower_app import RunConfig

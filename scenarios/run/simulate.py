@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedsim.core.errors import RunFailedError, UserError
 from fedsim.core.progress import Progress, silent
-from fedsim.engines.memory import DeviceMemory
+from fedsim.grids.memory import DeviceMemory
 from fedsim.records import Transcript, TranscriptWriter
 from fedsim.server.hooks import DivergedError, ReportProgress, RoundHook, StopAtDivergence
 from fedsim.server.loop import RoundLoop

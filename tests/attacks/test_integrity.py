@@ -145,7 +145,7 @@ def test_a_different_view_gives_a_different_recovery(finished_run):
         ("attacks/view.py", "import fedsim.data"),
         # Not the truth itself, but modules that lead to it.
         ("attacks/view.py", "import fedsim.devices.client"),
-        ("attacks/view.py", "import fedsim.engines.inline"),
+        ("attacks/view.py", "import fedsim.grids.inline"),
         ("attacks/settings.py", "import fedsim.federation"),
         ("fedsim/records.py", "import fedsim.trusted.truth"),
         ("attacks/disaggregation/problem.py", "import torch"),

@@ -8,8 +8,8 @@ from flwr.clientapp import ClientApp
 
 from analytics.counters import answer_count_queries, counting_mod, question
 from fedsim.devices.client import IDENTIFY
-from fedsim.engines.inline import InlineGrid
 from fedsim.flower import WEIGHT, client_number, enter_local_task, vector_record
+from fedsim.grids.inline import InlineGrid
 from fedsim.trusted.diary import answer_diary_queries, diary_mod
 from fedsim.trusted.failures import Failures
 from fedsim.trusted.rounds import Invitation

@@ -29,8 +29,8 @@ class Inline(Runtime):
     def run(self, serve: Serve, world: World) -> None:
         """Serve devices that live as long as the run."""
         from fedsim.devices.processes import cores
-        from fedsim.engines.inline import InlineGrid
         from fedsim.flower import enter_local_task
+        from fedsim.grids.inline import InlineGrid
         from scenarios.run.apps import client_app, trainer
 
         enter_local_task()

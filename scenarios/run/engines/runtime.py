@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from flwr.serverapp import Grid
 
-    from fedsim.engines.memory import DeviceMemory
+    from fedsim.grids.memory import DeviceMemory
     from scenarios.run.world import World
 
 Serve: TypeAlias = "Callable[[Grid, DeviceMemory | None], None]"

@@ -5,8 +5,8 @@ from flwr.app import MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import Strategy
 
-from fedsim.engines.inline import InlineGrid
 from fedsim.flower import parameters_of, vector_record
+from fedsim.grids.inline import InlineGrid
 from fedsim.server.hooks import RoundHook
 from fedsim.server.loop import RoundLoop
 from fedsim.server.resuming import Stateless

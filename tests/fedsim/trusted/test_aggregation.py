@@ -9,8 +9,8 @@ from flwr.app import Array, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedsim.engines.inline import InlineGrid
 from fedsim.flower import COHORT_SIZE, WEIGHT, client_number, enter_local_task, record_vector, vector_record
+from fedsim.grids.inline import InlineGrid
 from fedsim.server.strategy import server_strategy
 from fedsim.server.wrapper import StrategyWrapper
 from fedsim.trusted.aggregation import TrustedAggregation

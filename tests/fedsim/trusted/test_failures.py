@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedsim.core.errors import UserError
-from fedsim.engines.inline import InlineGrid
 from fedsim.flower import COHORT_SIZE, WEIGHT, record_vector, vector_record
+from fedsim.grids.inline import InlineGrid
 from fedsim.server.strategy import server_strategy
 from fedsim.server.wrapper import StrategyWrapper
 from fedsim.trusted.aggregation import TrustedAggregation

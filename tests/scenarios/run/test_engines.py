@@ -11,7 +11,7 @@ import pytest
 
 from analytics.report import ParticipationReport
 from fedsim.core.errors import RunFailedError
-from fedsim.engines.superlink import private_superlink
+from fedsim.grids.superlink import private_superlink
 from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
 from scenarios.run.deploy import bundle, deploy

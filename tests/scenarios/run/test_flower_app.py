@@ -14,8 +14,8 @@ from flwr.clientapp import ClientApp
 from flwr.common.config import get_fab_config
 
 from fedsim.core.errors import UserError
-from fedsim.engines.inline import InlineGrid
 from fedsim.flower import SERVER_NODE_ID, enter_local_task
+from fedsim.grids.inline import InlineGrid
 from scenarios.run.deploy import bundle
 from scenarios.run.flower_app import RunConfig, client_app, server_app
 

@@ -12,8 +12,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
-from fedsim.engines.memory import DeviceMemory
 from fedsim.flower import client_number, record_vector, round_number
+from fedsim.grids.memory import DeviceMemory
 from fedsim.trusted.diary import settle
 
 _FIRST_NODE_ID = 1000
