@@ -11,7 +11,7 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from fedsim.flower import client_number, metrics_in
 
-ENROL = "query.enrol"
+ENROL_QUERY = "query.enrol"
 """Message type that asks a device for its client number."""
 
 COUNT = "query.participations"
@@ -22,7 +22,7 @@ _STATE = "participations"
 
 def enrolment(node: int) -> Message:
     """The message that asks a node for its client number."""
-    return Message(RecordDict(), node, ENROL)
+    return Message(RecordDict(), node, ENROL_QUERY)
 
 
 def question(node: int, server_round: int) -> Message:
@@ -39,7 +39,7 @@ def counting_mod(message: Message, context: Context, call_next: ClientAppCallabl
 
 
 def answer_count_queries(app: ClientApp) -> None:
-    """Make an app answer `ENROL` and `COUNT`.
+    """Make an app answer `ENROL_QUERY` and `COUNT`.
 
     The answer to `COUNT` has the client number, the participations since the last answer (`count`), the
     number of rounds at that answer (`since`), and the participations from the beginning (`total`).

@@ -24,7 +24,7 @@ from fedsim.core.locks import alone_in
 
 _ROUND_COLUMNS = ("round", "cohort_size", "weight")
 _LAYERS = "layers.json"
-_AGGREGATES, _ROUNDS = "aggregates.npy", "rounds.csv"
+_AGGREGATES_FILE, _ROUNDS_FILE = "aggregates.npy", "rounds.csv"
 _BYTES_AT_A_TIME = 1 << 20
 """Bytes that are read at a time from the rounds that a writer keeps."""
 
@@ -54,8 +54,8 @@ class Transcript:
     def load(cls, folder: Path) -> Transcript:
         """A finished transcript, as `TranscriptWriter` leaves it."""
         with reading(folder, "a finished transcript"):
-            aggregates = np.load(folder / _AGGREGATES, mmap_mode="r", allow_pickle=False)
-            with (folder / _ROUNDS).open(newline="", encoding="utf-8") as file:
+            aggregates = np.load(folder / _AGGREGATES_FILE, mmap_mode="r", allow_pickle=False)
+            with (folder / _ROUNDS_FILE).open(newline="", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
             layers = json.loads((folder / _LAYERS).read_text(encoding="utf-8"))["shapes"]
             transcript = cls(
@@ -73,7 +73,7 @@ class Transcript:
 
 def rounds_recorded(folder: Path) -> int:
     """The number of complete rounds in a transcript that another process may still be writing."""
-    file = folder / _ROUNDS
+    file = folder / _ROUNDS_FILE
     return max(0, len(file.read_text(encoding="utf-8").splitlines()) - 1) if file.exists() else 0
 
 
@@ -104,16 +104,16 @@ class TranscriptWriter:
             opened.enter_context(alone_in(folder, create=True))
             write_json(folder / _LAYERS, {"shapes": [list(shape) for shape in layer_shapes]})
             aggregates, lines = (
-                opened.enter_context((folder / name).open("a+b")) for name in (_AGGREGATES, _ROUNDS)
+                opened.enter_context((folder / name).open("a+b")) for name in (_AGGREGATES_FILE, _ROUNDS_FILE)
             )
             self._aggregates, self._lines = _HashedFile(aggregates), _HashedFile(lines)
             if keep:
                 expected = digests or {}
                 size = len(header) + keep * dim * np.dtype(np.float32).itemsize
-                self._aggregates.keep(size, expected.get(_AGGREGATES))
+                self._aggregates.keep(size, expected.get(_AGGREGATES_FILE))
                 lines.seek(0)
                 size = sum(len(lines.readline() or b"\n") for _ in range(1 + keep))
-                self._lines.keep(size, expected.get(_ROUNDS))
+                self._lines.keep(size, expected.get(_ROUNDS_FILE))
             else:
                 self._aggregates.keep(0)
                 self._aggregates.write(header)
@@ -124,7 +124,7 @@ class TranscriptWriter:
     @property
     def digests(self) -> dict[str, str]:
         """The SHA-256 of every file that grows, by name, after the rounds so far."""
-        return {_AGGREGATES: self._aggregates.digest, _ROUNDS: self._lines.digest}
+        return {_AGGREGATES_FILE: self._aggregates.digest, _ROUNDS_FILE: self._lines.digest}
 
     def append(self, aggregate: NDArray[np.float32], *, cohort_size: int, weight: float) -> None:
         """Record the next round's sum."""

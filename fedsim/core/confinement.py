@@ -23,7 +23,7 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _EVERY_ACCESS = (1 << 13) - 1
 """All rights over files that the first version of Landlock knows. Later versions add renames across folders,
 truncation and device control, none of which reads a file."""
-_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE
 """The rights that make sense for a single file; the kernel refuses any other."""
 
@@ -51,7 +51,7 @@ def confine(*, listable: Iterable[Path], readable: Iterable[Path], writable: Ite
     no way back, and children inherit it.
     """
     folders = [(path, _READ_DIR) for path in listable]
-    folders += [(path, _READ) for path in readable]
+    folders += [(path, _READ_RIGHTS) for path in readable]
     folders += [(path, _EVERY_ACCESS) for path in writable]
     if _landlock(folders):
         return Confinement.LANDLOCK
