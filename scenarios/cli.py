@@ -1,29 +1,28 @@
 """The `fedsim` command.
 
-Exit status: 0 if the command completed, whether or not the attack succeeded; 2 for a user's mistake, with one
-line about it and nothing half-written; 1 for a failure. Heavy modules are imported inside the commands, so
-that `fedsim --help` is instant.
+`endings.py` says which exit status means what. Heavy modules are imported inside the commands, so that
+`fedsim --help` is instant.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import click
 import typer
 
-from fedsim.core.errors import RunFailedError, UserError
+from fedsim.core.errors import ProcessLostError, RunFailedError, UserError
 from scenarios.audit.cli import audit
 from scenarios.data_cli import data
+from scenarios.endings import EXIT_STATUS_HELP, Status, end, ending, flush_output, interruptible
 from scenarios.evaluate.cli import evaluate
 from scenarios.forecast.cli import forecast
-from scenarios.interruptions import STATUS, StoppedError, this_command, told, unwound_by_sigterm
+from scenarios.interruptions import this_command, told, unwound_by_sigterm
 from scenarios.reproduction.cli import reproduce
 from scenarios.run.engines import ENGINES, INLINE
 from scenarios.summary import show_result
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Simulate federated learning, attack what its server sees, and measure what leaks.",
+    epilog=EXIT_STATUS_HELP,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -224,51 +224,35 @@ def _prepare(scenario: str, overrides: list[str] | None, out: Path | None) -> tu
 
 @contextmanager
 def _interruptions(directory: RunDirectory, *, resumable: bool) -> Iterator[None]:
-    """Report an interruption or a full disk in one line that says how to continue."""
+    """Add to the line about a run that was cut short how to continue it."""
     again = this_command(without=("--force", "--resume"), plus=("--resume",))
     advice = f"; continue with: {again}" if resumable else ""
     try:
         with told(advice):
             yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    except (OSError, MemoryError, ProcessLostError) as error:
+        known = ending(error)
+        if known is None:
             raise
-        raise RunFailedError(f"{directory.path}: {error.strerror}{advice}") from error
+        about = "" if isinstance(error, ProcessLostError) else f"{directory.path}: "
+        raise RunFailedError(f"{about}{known[1]}{advice}") from error
 
 
 def main() -> None:
-    """The entry point: reports errors in one line with an exit status."""
+    """The entry point: one line and an exit status for everything but a fault of the program."""
     one_thread_each()
-    try:
-        status = app(standalone_mode=False) or 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        sys.exit(2)
-    except click.ClickException as error:
-        _fail(error.format_message(), status=2)
-    except UserError as error:
-        _fail(str(error), status=2)
-    except RunFailedError as error:
-        _fail(str(error), status=1)
-    except StoppedError as error:
-        _fail(str(error), status=STATUS)
-    except MemoryError as error:
-        _fail(f"not enough memory: {error}", status=1)
-    except RuntimeError as error:
-        if "can't allocate memory" not in str(error):
-            raise
-        _fail("not enough memory: " + str(error).rpartition("can't allocate memory: ")[-1], status=1)
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        _fail(f"{error.filename:.40}…: {error.strerror}", status=2)
-    except click.Abort:
-        _fail("interrupted", status=STATUS)
-    if status == STATUS:  # typer returns this after Ctrl-C.
-        _fail("interrupted", status=STATUS)
-    sys.exit(status)
-
-
-def _fail(message: str, *, status: int) -> NoReturn:
-    typer.echo(f"fedsim: {message}", err=True)
-    sys.exit(status)
+    with interruptible():
+        try:
+            status = app(standalone_mode=False) or Status.DONE
+            if status == Status.INTERRUPTED:  # typer's answer to Ctrl-C
+                raise KeyboardInterrupt
+            flush_output()
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(Status.MISTAKE)
+        except (Exception, KeyboardInterrupt) as error:
+            known = ending(error)
+            if known is None:
+                raise
+            end(*known)
+        sys.exit(status)

@@ -8,9 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-STATUS = 130
-"""Exit status after Ctrl-C, as in shells."""
-
 
 class StoppedError(Exception):
     """Ctrl-C; the message is one line."""

@@ -9,7 +9,12 @@ class UserError(Exception):
 
 
 class RunFailedError(Exception):
-    """A run did not complete: in other processes, on a full disk, or because its training diverged.
+    """A run did not complete for a reason outside the program.
 
-    The message says why; the exit status is 1.
+    For example, the disk was full, a process was killed, or the training diverged. The message is a single
+    line that says why; the exit status is 3.
     """
+
+
+class ProcessLostError(RunFailedError):
+    """Another process of the run was killed. The run itself can continue from its latest checkpoint."""

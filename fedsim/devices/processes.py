@@ -7,15 +7,20 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
 
-from fedsim.core.errors import RunFailedError
+from fedsim.core.errors import ProcessLostError, RunFailedError, UserError
+from fedsim.core.users_code import fault_of_users_code
 
 Task = TypeVar("Task")
+
+_LAST_MOMENT_S = 5
+"""How long a worker whose pipe broke may take to end, so that its exit status can be told."""
 
 
 def cores() -> int:
@@ -36,6 +41,7 @@ class ForkedProcesses(Generic[Task]):
         self._size = size if sys.platform == "linux" else 1
         self._work = work
         self._pipes: list[Connection] = []
+        self._processes: dict[Connection, BaseProcess] = {}
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Do all tasks; their order alone decides which process does which."""
@@ -47,12 +53,14 @@ class ForkedProcesses(Generic[Task]):
             self._pipes = [self._fork() for _ in range(self._size - 1)]
         busy = [(pipe, share) for pipe, share in zip(self._pipes, others, strict=False) if share]
         for pipe, share in busy:
-            pipe.send(share)
+            with self._alive(pipe):
+                pipe.send(share)
         for task in own:
             self._work(task)
         for pipe, _ in busy:
-            fault = _answer(pipe)
-            if isinstance(fault, RunFailedError):
+            with self._alive(pipe):
+                fault: Exception | str | None = pipe.recv()
+            if isinstance(fault, Exception):
                 raise fault
             if fault is not None:
                 raise RuntimeError(f"a worker process failed:\n{fault}")
@@ -61,7 +69,19 @@ class ForkedProcesses(Generic[Task]):
         """Let the other processes end."""
         for pipe in self._pipes:
             pipe.close()
-        self._pipes = []
+        self._pipes, self._processes = [], {}
+
+    @contextmanager
+    def _alive(self, pipe: Connection) -> Iterator[None]:
+        """A block that talks to a worker; raise a `ProcessLostError` if the worker is dead."""
+        try:
+            yield
+        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+            process = self._processes[pipe]
+            process.join(_LAST_MOMENT_S)
+            status = process.exitcode or 0
+            how = f"killed by signal {-status}" if status < 0 else f"gone, with exit status {status}"
+            raise ProcessLostError(f"a worker process is {how}; was memory short?") from error
 
     def _fork(self) -> Connection:
         context = get_context("fork")
@@ -69,10 +89,11 @@ class ForkedProcesses(Generic[Task]):
         process = context.Process(target=self._serve, args=(theirs, ours), daemon=True)
         process.start()
         theirs.close()
+        self._processes[ours] = process
         return ours
 
     def _serve(self, pipe: Connection, parents_end: Connection) -> None:
-        """In a worker: answer each list of tasks with None, or with a traceback."""
+        """In a worker: answer each list of tasks with None, an error of one line, or a traceback."""
         # A worker must not collect the parent's garbage: remains of Ray would crash it.
         gc.freeze()
         # The pipe breaks when the parent ends for any reason; the parent handles Ctrl-C.
@@ -87,18 +108,11 @@ class ForkedProcesses(Generic[Task]):
                 try:
                     for task in tasks:
                         self._work(task)
-                except RunFailedError as error:
+                except (RunFailedError, UserError, MemoryError) as error:
                     pipe.send(error)
                     return
-                except Exception:
-                    pipe.send(traceback.format_exc())
+                except Exception as error:
+                    blame = fault_of_users_code(error)
+                    pipe.send(traceback.format_exc() if blame is None else UserError(blame))
                     return
                 pipe.send(None)
-
-
-def _answer(pipe: Connection) -> RunFailedError | str | None:
-    try:
-        fault: RunFailedError | str | None = pipe.recv()
-    except EOFError:
-        return "it ended without a word; was it out of memory?"
-    return fault

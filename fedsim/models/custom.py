@@ -15,25 +15,12 @@ from pydantic import field_validator
 from pydantic_core import PydanticCustomError
 
 from fedsim.core.errors import UserError
+from fedsim.core.users_code import mark_as_users
 from fedsim.models.architecture import Architecture
 from fedsim.tasks.task import Inputs, Task
 
 if TYPE_CHECKING:
     from torch import nn
-
-_FACTORY_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""Exceptions of Python and torch that a wrong or unsuitable factory raises: the user's mistake, not ours."""
 
 
 class Custom(Architecture):
@@ -110,7 +97,7 @@ def _import(name: str) -> Any:
         sys.path.append(folder)
     try:
         with _no_exit():
-            return importlib.import_module(name)
+            module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise UserError(
@@ -119,16 +106,24 @@ def _import(name: str) -> Any:
         raise UserError(f"model.factory: {name} cannot be imported: {error}") from error
     except (ImportError, SyntaxError, RuntimeError) as error:
         raise UserError(f"model.factory: {name} cannot be imported: {error}") from error
+    mark_as_users(module)
+    return module
 
 
 @contextmanager
 def _one_line(about: str) -> Iterator[None]:
-    """Turns an exception about a network that does not fit into a `UserError`."""
+    """Turns an exception of the user's code, or about its network, into a `UserError`."""
     try:
         with _no_exit():
             yield
-    except _FACTORY_ERRORS as error:
-        raise UserError(f"{about}: {type(error).__name__}: {' '.join(str(error).split())}") from error
+    except UserError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise UserError(f"{about}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 @contextmanager

@@ -95,13 +95,13 @@ def test_list_names_what_there_is(fedsim):
     assert {"quickstart", "cifar10_fedavg"} <= set(found["scenarios"])
 
 
-def test_a_run_that_failed_elsewhere_is_our_fault_and_one_line(fedsim, scenario_file, monkeypatch):
+def test_a_run_that_failed_elsewhere_is_no_fault_and_one_line(fedsim, scenario_file, monkeypatch):
     def fail(*, nodes):
         raise RunFailedError(f"{nodes} nodes are too many")
 
     monkeypatch.setattr("scenarios.run.deploy.private_superlink", fail)
     done = fedsim("deploy", scenario_file)
-    assert (done.status, done.stdout, done.stderr) == (1, "", "fedsim: 6 nodes are too many\n")
+    assert (done.status, done.stdout, done.stderr) == (3, "", "fedsim: 6 nodes are too many\n")
 
 
 @pytest.mark.parametrize(
@@ -168,12 +168,12 @@ def test_too_little_memory_is_one_line(fedsim, scenario_file, monkeypatch):
 
     monkeypatch.setattr("scenarios.run.world.World.prepare", fail)
     done = fedsim("run", scenario_file)
-    assert (done.status, done.stderr) == (1, "fedsim: not enough memory: Unable to allocate 1 TiB\n")
+    assert (done.status, done.stderr) == (3, "fedsim: not enough memory: Unable to allocate 1 TiB\n")
 
 
 def test_what_torch_cannot_allocate_is_memory_too(fedsim, scenario_file):
     done = fedsim("run", scenario_file, "--set", "model.hidden=1000000000")
-    assert (done.status, len(done.stderr.splitlines())) == (1, 1)
+    assert (done.status, len(done.stderr.splitlines())) == (3, 1)
     assert done.stderr.startswith("fedsim: not enough memory: you tried to allocate ")
 
 

@@ -1,9 +1,11 @@
 import mmap
 import os
+import signal
 
 import numpy as np
 import pytest
 
+from fedsim.core.errors import ProcessLostError, RunFailedError
 from fedsim.devices.processes import ForkedProcesses
 
 
@@ -65,15 +67,33 @@ def test_a_fault_in_a_worker_is_raised_here():
     workers.close()
 
 
-def test_a_worker_that_dies_is_noticed():
+@pytest.mark.parametrize("between_tasks", [True, False])
+def test_a_worker_that_is_killed_is_one_line(between_tasks):
+    parent, pids = os.getpid(), shared(2)
+
+    def work(task):
+        pids[task] = os.getpid()
+        if os.getpid() != parent and not between_tasks:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    workers: ForkedProcesses[int] = ForkedProcesses(2, work)
+    with pytest.raises(ProcessLostError, match="a worker process is killed by signal 9"):
+        workers.run(range(2))
+        os.kill(pids[1], signal.SIGKILL)
+        os.waitid(os.P_PID, pids[1], os.WEXITED | os.WNOWAIT)
+        workers.run(range(2))
+    workers.close()
+
+
+def test_an_error_of_one_line_in_a_worker_stays_one():
     parent = os.getpid()
 
     def work(task):
         if os.getpid() != parent:
-            os._exit(9)
+            raise RunFailedError(f"task {task} came to nothing")
 
     workers: ForkedProcesses[int] = ForkedProcesses(2, work)
-    with pytest.raises(RuntimeError, match="ended without a word"):
+    with pytest.raises(RunFailedError, match=r"^task 1 came to nothing$"):
         workers.run(range(2))
     workers.close()
 

@@ -297,7 +297,7 @@ def test_a_full_disk_is_one_line(fedsim, scenario_file, monkeypatch):
 
     monkeypatch.setattr("fedsim.records.TranscriptWriter.append", fail)
     done = fedsim("run", scenario_file.name, "--force")
-    assert (done.status, done.stdout) == (1, "")
+    assert (done.status, done.stdout) == (3, "")
     assert done.stderr == (
         "fedsim: runs/small: No space left on device; continue with: fedsim run small.toml --resume\n"
     )
