@@ -24,6 +24,12 @@ _MOST_STANDARD_DEVIATIONS = 1000
 """Distance of a count from the possible ones that no error explains: the stated deviation must be wrong."""
 
 
+SMALLEST_SD = 1e-6
+"""Smallest standard deviation that is not 0. No noise on counts is smaller, and its square is a number."""
+_ID_DIGITS = 18
+"""Longest id that is read as a number."""
+
+
 class ReportError(ValueError):
     """An invalid table of counts; `row` is the index of the wrong row, if a single row is wrong."""
 
@@ -74,6 +80,8 @@ class ParticipationReport:
         yield self.stop <= self.start, "a window must stop after it starts"
         yield np.isinf(self.count), "a count must be finite (empty means: no answer)"
         yield ~(self.sd >= 0) | np.isinf(self.sd), "noise_sd is not a standard deviation (0 or more)"
+        tiny = (self.sd > 0) & (self.sd < SMALLEST_SD)
+        yield tiny, f"a standard deviation below {SMALLEST_SD:g} is no error: write 0 for an exact count"
         exact = answered & (self.sd == 0)
         yield exact & (self.count != np.round(self.count)), "an exact count is a whole number"
         yield exact & (self.count < 0), "a count cannot be negative"
@@ -146,7 +154,7 @@ class ParticipationReport:
         lines = [_parse(fields, header, where=f"{path}, line {number}") for number, fields in numbered]
         rows = [line[:4] for line in lines]
         # Ids become numbers only if that keeps them distinct: 007 and 7 are two clients.
-        if all(str(client).isdecimal() and str(int(client)) == client for client, *_ in rows):
+        if all(_is_number(str(client)) for client, *_ in rows):
             rows = [(int(client), start, stop, count) for client, start, stop, count in rows]
         sd = np.array([line[4] for line in lines], dtype=np.float64)
         try:
@@ -158,6 +166,11 @@ class ParticipationReport:
         except ReportError as error:
             where = path if error.row is None else f"{path}, line {numbered[error.row][0]}"
             raise ReportError(f"{where}: {error}", error.row) from error
+
+
+def _is_number(client: str) -> bool:
+    """Whether an id is a number of 64 bits, written as Python would write it."""
+    return client.isdecimal() and len(client) <= _ID_DIGITS and str(int(client)) == client
 
 
 def _ids(clients: Iterable[int | str]) -> NDArray[np.generic]:
@@ -180,7 +193,7 @@ def _parse(
             raise ValueError("a round number above 2**53")
         return client, int(start), int(stop), float(count) if count else None, float(sd)
     except ValueError as error:
-        raise ReportError(f"{where}: expected {','.join(header)} but got {','.join(fields)}") from error
+        raise ReportError(f"{where}: expected {','.join(header)} but got {','.join(fields):.120}") from error
 
 
 def windowed_counts(participation: ArrayLike, window: int) -> ParticipationReport:

@@ -64,6 +64,11 @@ class Transcript:
                 weights=np.array([float(row["weight"]) for row in rows]),
                 layer_shapes=tuple(tuple(map(int, shape)) for shape in layers),
             )
+            dim = sum(math.prod(shape) for shape in transcript.layer_shapes)
+            if aggregates.ndim != 2 or aggregates.dtype != np.float32 or aggregates.shape[1] != dim:
+                raise ValueError(f"aggregates.npy is no float32 table of {dim} columns, as {_LAYERS} has it")
+            if (transcript.cohort_sizes < 0).any():
+                raise ValueError("rounds.csv has a negative cohort size")
         if len(rows) != len(aggregates):
             raise UserError(
                 f"{folder}: {len(rows)} of {len(aggregates)} rounds are there; the run was interrupted"

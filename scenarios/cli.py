@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +19,7 @@ import typer
 from fedsim.core.errors import ProcessLostError, RunFailedError, UserError
 from scenarios.audit.cli import audit
 from scenarios.data_cli import data
-from scenarios.endings import EXIT_STATUS_HELP, Status, end, ending, flush_output, interruptible
+from scenarios.endings import EXIT_STATUS_HELP, Status, end, ending, first_ctrl_c_unwinds, flush_output
 from scenarios.evaluate.cli import evaluate
 from scenarios.forecast.cli import forecast
 from scenarios.interruptions import this_command, told, unwound_by_sigterm
@@ -55,7 +55,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Folder of the run; runs
 Force = Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Training processes of the inline engine; one per core by default."),
+    typer.Option(min=1, max=4096, help="Training processes of the inline engine; one per core by default."),
 ]
 Engine = Annotated[
     str, typer.Option(click_type=click.Choice(list(ENGINES)), help="How to run the federation.")
@@ -100,6 +100,7 @@ def run(
             show_result(read_result(directory), directory.report, as_json=as_json)
             return
         with (
+            nullcontext() if resume else directory.kept_unless_refused(),
             _interruptions(directory, resumable=obstacle is None),
             directory.sealed(),
             progress_bars() as bar,
@@ -241,7 +242,7 @@ def _interruptions(directory: RunDirectory, *, resumable: bool) -> Iterator[None
 def main() -> None:
     """The entry point: one line and an exit status for everything but a fault of the program."""
     one_thread_each()
-    with interruptible():
+    with first_ctrl_c_unwinds():
         try:
             status = app(standalone_mode=False) or Status.DONE
             if status == Status.INTERRUPTED:  # typer's answer to Ctrl-C

@@ -135,7 +135,7 @@ def _discard_output() -> None:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def first_ctrl_c_unwinds() -> Iterator[None]:
     """A block that the first Ctrl-C ends in good order, and a second one at once."""
 
     def first(number: int, frame: FrameType | None) -> NoReturn:

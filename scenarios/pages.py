@@ -25,7 +25,18 @@ def render(template: str, **content: Any) -> str:
 
 
 def embedded(figure: Figure) -> str:
-    """A picture as a data URI; the same figure gives the same bytes."""
+    """A picture as a data URI; the same figure gives the same bytes.
+
+    Dollar signs in the users' names are dollar signs. Only the labels of logarithmic axes are formulas.
+    """
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            for label in axis.get_ticklabels(which="both") if axis.get_scale() == "log" else ():
+                label.set_parse_math(True)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

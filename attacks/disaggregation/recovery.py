@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsim.core.files import reading, write_npz
+from fedsim.core.files import load_npz, reading, write_npz
 
 UNKNOWN = np.uint8(255)
 """Entry of a participation column for which the solver has no guess."""
@@ -69,6 +69,19 @@ class Recovery:
         """The arrays by name."""
         return {name: getattr(self, name) for name in _ARRAYS}
 
+    def of(self, chosen: NDArray[np.bool_]) -> Recovery:
+        """The recovery of the chosen clients (K,) alone."""
+        return replace(
+            self,
+            clients=self.clients[chosen],
+            participation=self.participation[:, chosen],
+            outcome=self.outcome[chosen],
+            confidence=self.confidence[chosen],
+            reason=self.reason[chosen],
+            updates=self.updates[chosen],
+            update_error=self.update_error[chosen],
+        )
+
     def save(self, path: Path) -> None:
         """Everything but the time it took, so that the same recovery gives the same bytes."""
         about = {name: np.array(getattr(self, name)) for name in ("solver", "confinement")}
@@ -78,10 +91,28 @@ class Recovery:
     def load(cls, path: Path, *, seconds: float = 0.0) -> Recovery:
         """A recovery as `save` left it."""
         with reading(path, "a recovery"):
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            arrays: dict[str, Any] = load_npz(path)
             solver, confinement = (str(arrays.pop(name)) for name in ("solver", "confinement"))
-            return cls(**arrays, solver=solver, seconds=seconds, confinement=confinement)
+            recovery = cls(**arrays, solver=solver, seconds=seconds, confinement=confinement)
+            recovery._check()
+            return recovery
+
+    def _check(self) -> None:
+        """A `ValueError` about arrays that do not fit together."""
+        per_client = (self.clients, self.outcome, self.confidence, self.reason, self.update_error)
+        K = len(self.clients) if self.clients.ndim == 1 else -1
+        if self.participation.ndim != 2 or self.updates.ndim != 2:
+            raise ValueError("participation and updates are tables")
+        if {array.shape for array in per_client} != {(K,)}:
+            raise ValueError("its arrays do not have one entry per client")
+        if self.participation.shape[1] != K or len(self.updates) != K:
+            raise ValueError("its tables do not have one column or row per client")
+        if not np.isin(self.participation, [0, 1, int(UNKNOWN)]).all():
+            raise ValueError("its participation has entries other than 0 and 1")
+        if not np.isin(self.outcome, list(Outcome)).all():
+            raise ValueError(f"its outcomes are not all among {', '.join(Outcome)}")
+        if any(array.dtype.kind != "f" for array in (self.confidence, self.updates, self.update_error)):
+            raise ValueError("its confidence and its updates are no numbers")
 
 
 _ARRAYS = ("clients", "participation", "outcome", "confidence", "reason", "updates", "update_error")

@@ -5,7 +5,7 @@ A file that is read may hold anything: wrong content is a `UserError` of one lin
 
 from __future__ import annotations
 
-import csv
+import errno
 import hashlib
 import io
 import json
@@ -24,7 +24,18 @@ from fedsim.core.errors import UserError
 _SUFFIX = ".fedsim-part"
 _PRIVATE_FILE, _PRIVATE_FOLDER, _OTHERS = 0o600, 0o700, 0o077
 """Modes of a file and a folder that only their owner may use, and the bits of everybody else."""
-_WRONG_CONTENT = (OSError, ValueError, TypeError, EOFError, csv.Error, zipfile.BadZipFile)
+
+_NOT_ABOUT_CONTENT = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EIO}
+)
+"""Numbers of an `OSError` that says nothing about the file that is read."""
+
+LARGEST_EXPANSION = 200
+"""Largest size of an archive's member, relative to its compressed size. Measurements stay below 10."""
+_LONGEST_REASON = 300
+"""Characters of a parser's own message that are shown."""
+_SMALL_MEMBER = 1 << 26
+"""Members below this size, in bytes, may expand as much as they like."""
 
 
 @contextmanager
@@ -57,16 +68,84 @@ def sha256_of(path: Path) -> str:
 
 
 @contextmanager
-def reading(path: Path, what: str) -> Iterator[None]:
-    """A block that only parses a file as `what`: an exception in it is a `UserError` about the content."""
+def filled_whole(folder: Path) -> Iterator[None]:
+    """A block that writes into an empty or new folder; an exception in it leaves the folder as it was."""
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: not {what}: {error.filename} is missing") from error
-    except KeyError as error:
-        raise UserError(f"{path}: not {what}: {error.args[0]} is missing") from error
-    except _WRONG_CONTENT as error:
-        raise UserError(f"{path}: not {what}: {' '.join(str(error).split())}") from error
+    except BaseException:
+        for file in folder.iterdir():
+            file.unlink()
+        if new:
+            folder.rmdir()
+        raise
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """A block that only parses a file, or the files of a folder, as `what`: see `parsing`."""
+    check_regular(path)
+    with parsing(f"{path}: not {what}"):
+        yield
+
+
+@contextmanager
+def parsing(about: str) -> Iterator[None]:
+    """A block that only parses: an exception in it is a `UserError` that begins with `about`.
+
+    Damaged files make parsers raise exceptions of every kind, so none is listed here. Errors that no content
+    causes, such as a full disk, pass unchanged.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NOT_ABOUT_CONTENT:
+            raise
+        raise UserError(f"{about}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong with the content, in one line."""
+    match error:
+        case FileNotFoundError():
+            return f"{error.filename} is missing"
+        case KeyError():
+            return f"{error.args[0]} is missing"
+        case RecursionError():
+            return "it is nested too deeply"
+        case MemoryError():
+            return f"it does not fit into memory: {error}".removesuffix(": ")
+        case OSError(strerror=str(reason)):
+            return reason
+    return " ".join(str(error).split())[:_LONGEST_REASON] or type(error).__name__
+
+
+def check_regular(path: Path) -> None:
+    """A `UserError` if a file, or a file in a folder, is a pipe or a device: reading one may never end."""
+    for file in path.iterdir() if path.is_dir() else (path,):
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise UserError(f"{file}: expected a file, and this is a pipe or a device")
+
+
+def check_expansion(archive: zipfile.ZipFile) -> None:
+    """A `ValueError` if a member of an archive claims to be far larger than data can be compressed."""
+    for member in archive.infolist():
+        if member.file_size > max(_SMALL_MEMBER, LARGEST_EXPANSION * member.compress_size):
+            raise ValueError(
+                f"{member.filename} would take {member.file_size / 1e9:.1f} GB, which is "
+                f"{member.file_size // max(1, member.compress_size)} times its compressed size"
+            )
+
+
+def load_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """All arrays of an `.npz` file; call it in a block that parses."""
+    with zipfile.ZipFile(path) as archive:
+        check_expansion(archive)
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
 
 
 @contextmanager

@@ -26,7 +26,8 @@ def alone_in(folder: Path, *, create: bool = False) -> Iterator[None]:
     this one do not inherit it. A folder that does not exist is created if `create` says so. Otherwise there
     is nothing to lock, and the block finds out; the same holds for a path that is not a folder.
     """
-    if create and not folder.exists():
+    new = create and not folder.exists()
+    if new:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -48,6 +49,8 @@ def alone_in(folder: Path, *, create: bool = False) -> Iterator[None]:
         _held.discard(mine)
         (folder / LOCK_FILE).unlink(missing_ok=True)
         file.close()
+        if new and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _locked(folder: Path) -> IO[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsim.core.errors import UserError
+from fedsim.core.files import check_expansion, check_regular, parsing
 
 
 def read_arrays(
@@ -26,6 +26,7 @@ def read_arrays(
     if not path.is_file():
         raise UserError(f"data.path: there is no file {path} (expected an .npz with {', '.join(needed)})")
     with one_line_about(path), zipfile.ZipFile(path) as archive:
+        check_expansion(archive)
         there = set(archive.namelist())
         missing = [name for name in needed if f"{name}.npy" not in there]
         if missing:
@@ -41,13 +42,9 @@ def read_arrays(
 @contextmanager
 def one_line_about(path: Path) -> Iterator[None]:
     """A block that reads a file's arrays: an exception in it is a `UserError` that names the file."""
-    try:
+    check_regular(path)
+    with parsing(f"data.path: {path} is damaged or another kind of file"):
         yield
-    except (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        # RuntimeError and NotImplementedError: a damaged entry that claims to be encrypted, or compressed in
-        # an unknown way.
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"data.path: {path} is damaged or another kind of file: {reason}") from error
 
 
 def as_labels(array: NDArray[Any]) -> NDArray[np.int64]:

@@ -80,8 +80,8 @@ class ForkedProcesses(Generic[Task]):
             process = self._processes[pipe]
             process.join(_LAST_MOMENT_S)
             status = process.exitcode or 0
-            how = f"killed by signal {-status}" if status < 0 else f"gone, with exit status {status}"
-            raise ProcessLostError(f"a worker process is {how}; was memory short?") from error
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+            raise ProcessLostError(f"a worker process {how} (was memory short?)") from error
 
     def _fork(self) -> Connection:
         context = get_context("fork")

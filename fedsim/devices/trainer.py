@@ -80,7 +80,7 @@ class Trainer:
         self._stacked = _stackable(data, module)
         self._stacks: dict[tuple[int, bool], Stack] = {}
         self._scratch = FlatModel(module)
-        self._workers = ForkedProcesses[Chunk](workers, self._train)
+        self._workers = ForkedProcesses[Chunk](min(workers, len(owned)), self._train)
         self._sent: NDArray[np.float32] | None = None
         self._start = _shared(self._scratch.dim)
         self._spool = spool

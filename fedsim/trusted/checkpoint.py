@@ -22,7 +22,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from fedsim.core.files import reading, written_whole
+from fedsim.core.files import check_expansion, reading, written_whole
 from fedsim.flower import records_from_bytes, records_to_bytes
 from fedsim.grids.memory import DeviceMemory
 from fedsim.records import TranscriptWriter
@@ -88,6 +88,7 @@ class Checkpoint:
         with reading(file, "a checkpoint"):
             records, digest = {}, hashlib.sha256()
             with zipfile.ZipFile(file) as archive:
+                check_expansion(archive)
                 *names, last = archive.namelist()
                 for name in names:
                     content = archive.read(name)

@@ -82,7 +82,6 @@ def audit(
             solving=bar("solving"),
             trying=bar("trying"),
         )
-    out.mkdir(parents=True, exist_ok=True)
     save_audit(found, out)
     if as_json:
         typer.echo(json.dumps(found.summary(), indent=2))

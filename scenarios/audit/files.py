@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attacks.disaggregation.recovery import Outcome, Recovery
-from fedsim.core.files import write_json, write_text
+from fedsim.core.files import filled_whole, write_json, write_text
 from scenarios.audit.audit import Audit
 from scenarios.audit.page import render_audit
 from scenarios.tables import write_csv
@@ -17,12 +17,20 @@ CLIENT_COLUMNS = ("client", "outcome", "confidence", "rounds", "update_error", "
 
 
 def save_audit(audit: Audit, folder: Path) -> None:
-    """Write `recovery.npz`, `clients.csv`, `result.json` and `report.html`, each whole."""
-    rows = client_rows(audit.recovery)
-    audit.recovery.save(folder / "recovery.npz")
-    write_csv(rows, folder / "clients.csv", CLIENT_COLUMNS)
-    write_json(folder / "result.json", audit.summary())
-    write_text(folder / "report.html", render_audit(audit, rows))
+    """Write `recovery.npz`, `clients.csv`, `result.json` and `report.html` into an empty or new folder.
+
+    All four are there in the end, or none. Clients without a name whom the attack did not separate are only
+    counted, in `result.json`: there may be millions, and nothing is known about any of them.
+    """
+    recovery = audit.recovery
+    if not audit.named:
+        recovery = recovery.of(recovery.outcome != Outcome.UNRESOLVED)
+    rows = client_rows(recovery)
+    with filled_whole(folder):
+        recovery.save(folder / "recovery.npz")
+        write_csv(rows, folder / "clients.csv", CLIENT_COLUMNS)
+        write_json(folder / "result.json", audit.summary())
+        write_text(folder / "report.html", render_audit(audit, rows))
 
 
 def client_rows(recovery: Recovery) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 from analytics.report import ParticipationReport, ReportError
 from attacks.disaggregation import ProblemError
 from fedsim.core.errors import UserError
+from fedsim.core.files import reading
 from scenarios.audit.sums import places_of, read_sums
 
 COHORT_SIZE_DIGITS = 12
@@ -86,12 +87,11 @@ class Log:
 
 
 def _read_counts(path: Path, noise_sd: float, rounds: int | None) -> ParticipationReport:
-    try:
-        counts = ParticipationReport.read_csv(path, noise_sd=noise_sd, rounds=rounds)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: not a CSV file: {error}") from error
-    except ReportError as error:
-        raise UserError(str(error)) from error
+    with reading(path, "a CSV file of counts"):
+        try:
+            counts = ParticipationReport.read_csv(path, noise_sd=noise_sd, rounds=rounds)
+        except ReportError as error:
+            raise UserError(str(error)) from error
     if noise_sd and (counts.sd != noise_sd).any():
         raise UserError(f"{path}: its column sd states the errors already: leave --counts-sd out")
     return counts
@@ -101,7 +101,7 @@ def _read_cohort_sizes(path: Path) -> NDArray[np.int64]:
     """The column `cohort_size` of a table with one line per round."""
     sizes: list[int] = []
     rounds: list[int | str] = []
-    try:
+    with reading(path, "a CSV file of cohort sizes"):
         with path.open(newline="", encoding="utf-8-sig") as file:  # as spreadsheets write it
             reader = csv.DictReader(file)
             if "cohort_size" not in (reader.fieldnames or ()):
@@ -115,14 +115,9 @@ def _read_cohort_sizes(path: Path) -> NDArray[np.int64]:
                     )
                 sizes.append(int(size))
                 rounds.append(row.get("round", len(rounds)))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: not a CSV file: {error}") from error
-    in_order = np.empty(len(sizes), dtype=np.int64)
-    try:
+        in_order = np.empty(len(sizes), dtype=np.int64)
         in_order[places_of(rounds)] = sizes
-    except ValueError as error:
-        raise UserError(f"{path}: {error}") from error
-    return in_order
+        return in_order
 
 
 class _Layers(BaseModel):

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsim.core.errors import UserError
+from fedsim.core.files import check_expansion, reading
 
 ROUNDS_AT_A_TIME = 64
 """Rows of a `.parquet` file that are in memory at a time."""
@@ -24,7 +25,7 @@ ROUNDS_AT_A_TIME = 64
 
 def read_sums(path: Path) -> NDArray[Any]:
     """(rounds, dim) memory-mapped, from an `.npy`, `.npz` or `.parquet` file."""
-    try:
+    with reading(path, f"a {path.suffix} file of sums"):
         match path.suffix.lower():
             case ".npy":
                 return _mapped(path)
@@ -32,12 +33,6 @@ def read_sums(path: Path) -> NDArray[Any]:
                 return _from_npz(path)
             case ".parquet":
                 return _from_parquet(path)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(
-            f"{path}: not a {path.suffix} file of sums: {' '.join(str(error).split())}"
-        ) from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
     raise UserError(f"{path}: expected .npy, .npz or .parquet")
 
 
@@ -49,6 +44,7 @@ def _mapped(path: Path | IO[bytes]) -> NDArray[Any]:
 def _from_npz(path: Path) -> NDArray[Any]:
     """The array `aggregates`, or the only one."""
     with zipfile.ZipFile(path) as archive:
+        check_expansion(archive)
         names = [name for name in archive.namelist() if name.endswith(".npy")]
         wanted = [name for name in names if name == "aggregates.npy"] or names
         if len(wanted) != 1:
@@ -66,16 +62,15 @@ def _from_npz(path: Path) -> NDArray[Any]:
 def _from_parquet(path: Path) -> NDArray[Any]:
     """One row per round: a column per entry, or one column of lists. A column `round` gives the order."""
     try:
-        import pyarrow
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise UserError(f"{path}: reading it needs pyarrow: pip install 'fedsim[parquet]'") from error
 
-    try:
-        file = parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(str(error)) from error
-    columns = [name for name in file.schema_arrow.names if name != "round"]
+    file = parquet.ParquetFile(path)
+    names = file.schema_arrow.names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two of its columns are called {twice[0]}")
+    columns = [name for name in names if name != "round"]
     _check_columns([file.schema_arrow.field(name) for name in columns])
     rounds = file.metadata.num_rows
     place = np.arange(rounds)

@@ -12,6 +12,7 @@ from pathlib import Path
 from fedsim.core.errors import UserError
 from fedsim.core.files import check_writable, leftovers, reading, writing
 from fedsim.core.locks import LOCK_FILE
+from fedsim.core.users_code import fault_of_users_code
 from scenarios.run.digests import Manifest
 
 
@@ -144,6 +145,16 @@ class RunDirectory:
                     shutil.rmtree(file)
                 else:
                     file.unlink()
+
+    @contextmanager
+    def kept_unless_refused(self) -> Iterator[None]:
+        """A block that fills this new directory: a mistake of the user leaves nothing behind."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, UserError) or fault_of_users_code(error) is not None:
+                self.clear()
+            raise
 
     def _files(self) -> set[Path]:
         """All files that a run leaves in its folder."""

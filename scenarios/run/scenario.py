@@ -17,6 +17,7 @@ from analytics.settings import AnalyticsSettings
 from attacks.disaggregation.solvers import unmet_need
 from attacks.settings import AttackSettings
 from fedsim.core.errors import UserError
+from fedsim.core.files import parsing, reading
 from fedsim.core.settings import Settings
 from fedsim.data import DataSource
 from fedsim.defences import Defences
@@ -84,12 +85,8 @@ def parse_scenario(text: str) -> Scenario:
 
 def read_toml(file: Path) -> dict[str, Any]:
     """The content of a TOML file, without further checks."""
-    try:
+    with reading(file, "a TOML file"):
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: not a TOML file: {error}") from error
 
 
 def apply(content: dict[str, Any], override: str) -> None:
@@ -133,6 +130,9 @@ def _below(table: Any, section: str, said: str) -> Any:
 def toml_value(text: str) -> Any:
     """The text as a TOML value; a bare word is a string, and .5 is a number."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        with parsing(f"{text:.60}…"):
+            return tomllib.loads(f"value = {text}")["value"]
+    except UserError as error:
+        if not isinstance(error.__cause__, tomllib.TOMLDecodeError):
+            raise
         return float(text) if re.fullmatch(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", text, re.I) else text

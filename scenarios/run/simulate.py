@@ -11,6 +11,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from fedsim.core.errors import RunFailedError, UserError
+from fedsim.core.files import parsing
 from fedsim.core.progress import Progress, silent
 from fedsim.grids.memory import DeviceMemory
 from fedsim.records import Transcript, TranscriptWriter
@@ -98,7 +99,8 @@ def _run_rounds(
 
         def serve(grid: Grid, memory: DeviceMemory | None) -> None:
             if memory is not None and obstacle is None:
-                memory.restore(before.devices)
+                with parsing(_other(directory)):
+                    memory.restore(before.devices)
                 loop.hooks.append(
                     SaveCheckpoints(
                         directory.checkpoint,
@@ -114,7 +116,8 @@ def _run_rounds(
                 truth.truth(read_diaries(grid)).save(directory.truth)
 
         if before.rounds:
-            loop.load_state(before.strategy)
+            with parsing(_other(directory)):
+                loop.load_state(before.strategy)
         try:
             engine.run(serve, world)
         except DivergedError as error:
@@ -131,12 +134,20 @@ def _starting_point(world: World, directory: RunDirectory, obstacle: str | None)
     if obstacle is not None:
         raise UserError(f"{directory.path} holds an interrupted run that cannot be resumed: {obstacle}")
     before = Checkpoint.load(directory.checkpoint)
+    fits = before.model.shape == world.start.shape and before.model.dtype == world.start.dtype
+    if not fits or not 0 <= before.rounds <= world.scenario.federation.rounds:
+        raise UserError(f"{_other(directory)}: its model or its round cannot be")
     if before.data != world.data.fingerprint:
         raise UserError(
             f"{directory.path} was started with other data than there are now: restore those data, or start "
             "again (with --force, or in another folder)"
         )
     return before
+
+
+def _other(directory: RunDirectory) -> str:
+    """The beginning of a message about a checkpoint that does not fit."""
+    return f"{directory.checkpoint}: not a checkpoint of this scenario"
 
 
 def diverged(directory: RunDirectory, round_index: int) -> RunFailedError:

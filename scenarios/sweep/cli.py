@@ -21,7 +21,9 @@ BaseSet = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the base."),
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; one per core by default.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, max=4096, help="Worker processes; one per core by default.")
+]
 Ray = Annotated[bool, typer.Option("--ray", help="Use a Ray cluster instead of local processes.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run points again that other code made (see code.txt).")]
 Json = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]

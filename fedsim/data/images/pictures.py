@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedsim.core.errors import UserError
+from fedsim.core.files import check_regular, parsing
 
 
 def read_pictures(
@@ -28,16 +29,13 @@ def read_pictures(
 
 
 def _read(file: Path, fit: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
-    try:
+    check_regular(file)
+    with parsing(f"data.path: {file} is damaged or no picture"):
         with Image.open(file) as picture:
             # Compares the checksums of a PNG; afterwards the file has to be opened again.
             picture.verify()
         with Image.open(file) as picture:
             return np.asarray(fit(_in_8_bits(picture, file).convert("RGB")), dtype=np.uint8)
-    # Pillow raises SyntaxError about a broken PNG chunk.
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"data.path: {file} is damaged or no picture: {reason}") from error
 
 
 def _in_8_bits(picture: Image.Image, file: Path) -> Image.Image:

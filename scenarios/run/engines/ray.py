@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 from scenarios.run.engines.runtime import Runtime, Serve
 
 if TYPE_CHECKING:
-    from flwr.app import Context
+    from collections.abc import Iterable
+
+    from flwr.app import Context, Message
     from flwr.serverapp import Grid
 
     from scenarios.run.world import World
@@ -33,15 +36,44 @@ class Ray(Runtime):
 
         @server_app.main()
         def main(grid: Grid, context: Context) -> None:
-            serve(grid, None)
+            serve(_noticing_lost_processes(grid), None)
 
         enter_local_task()
+        # Flower logs the tracebacks of other processes; the exception that is raised here says enough.
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)
         with warnings.catch_warnings():
             # Flower recommends its command line instead of this function.
             warnings.simplefilter("ignore", DeprecationWarning)
+            # Ray announces changes of later versions.
+            warnings.simplefilter("ignore", FutureWarning)
             run_simulation(
                 server_app=server_app,
                 client_app=PortableClientApp(world.scenario.to_toml()),
                 num_supernodes=world.scenario.federation.clients,
-                backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+                backend_config={
+                    "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+                    "init_args": {"log_to_driver": False},
+                },
             )
+
+
+def _noticing_lost_processes(grid: Grid) -> Grid:
+    """The same grid, which raises a `ProcessLostError` once Ray has lost a process that a reply comes from.
+
+    Flower reports such a loss as an error of the device, which no device could send.
+    """
+    from flwr.common.constant import ErrorCode
+
+    from fedsim.core.errors import ProcessLostError
+
+    deliver = grid.send_and_receive
+
+    def send_and_receive(messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        replies = list(deliver(messages, timeout=timeout))
+        for reply in replies:
+            if reply.has_error() and reply.error.code == ErrorCode.UNKNOWN:
+                raise ProcessLostError("a worker process of Ray was killed (was memory short?)")
+        return replies
+
+    grid.send_and_receive = send_and_receive  # type: ignore[method-assign]
+    return grid

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.inference.attack import Kind
-from fedsim.core.files import private_folder, reading, write_npz
+from fedsim.core.files import check_regular, load_npz, private_folder, reading, write_npz
 from scenarios.run.directory import RunDirectory
 
 COHORT = "cohort_"
@@ -59,10 +59,9 @@ class Findings:
     def load(cls, directory: RunDirectory, key: str) -> Findings:
         """Findings as `save` left them."""
         with reading(directory.inference, "the guesses of a run"):
-            with np.load(directory.inference / f"{key}.npz", allow_pickle=False) as file:
-                guesses = {name: file[name] for name in file.files}
-            with np.load(directory.inference_truth / f"{key}.npz", allow_pickle=False) as file:
-                truth = {name: file[name] for name in file.files}
+            check_regular(directory.inference_truth)
+            guesses = load_npz(directory.inference / f"{key}.npz")
+            truth = load_npz(directory.inference_truth / f"{key}.npz")
             about = json.loads(str(guesses.pop("about")))
             clients, resolved = guesses.pop("clients"), guesses.pop("resolved")
             return cls(about["key"], about["kind"], clients, resolved, guesses, truth)

@@ -77,7 +77,7 @@ def test_a_worker_that_is_killed_is_one_line(between_tasks):
             os.kill(os.getpid(), signal.SIGKILL)
 
     workers: ForkedProcesses[int] = ForkedProcesses(2, work)
-    with pytest.raises(ProcessLostError, match="a worker process is killed by signal 9"):
+    with pytest.raises(ProcessLostError, match="a worker process was killed by signal 9"):
         workers.run(range(2))
         os.kill(pids[1], signal.SIGKILL)
         os.waitid(os.P_PID, pids[1], os.WEXITED | os.WNOWAIT)

@@ -179,7 +179,10 @@ HEADER = "client,start,stop,count\n"
         ({"rounds.csv": "round,size\n0,1\n"}, "rounds.csv, line 1: expected a column cohort_size"),
         ({"rounds.csv": "round,cohort_size\n0,1\n1,x\n"}, "rounds.csv, line 3: cohort_size is 'x'"),
         ({"rounds.csv": "round,cohort_size\n0,1\n"}, "rounds.csv: shape (1,), expected one for each of 40"),
-        ({"rounds.csv": "round,cohort_size\n1,1\n2,1\n"}, "rounds.csv: its column round is not 0 to 1"),
+        (
+            {"rounds.csv": "round,cohort_size\n1,1\n2,1\n"},
+            "rounds.csv: not a CSV file of cohort sizes: its column round is not 0 to 1",
+        ),
         (
             {"rounds.csv": "cohort_size\n" + "9\n" * 40},
             "rounds.csv: 9 in round 0, expected a whole number from 0 to the 8 clients of the counts",

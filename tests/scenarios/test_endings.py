@@ -1,0 +1,245 @@
+"""How commands end: one line and the documented status for every known reason."""
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+from fedsim.core.errors import ProcessLostError, RunFailedError, UserError
+from scenarios.endings import EXIT_STATUS_HELP, Status, ending
+from scenarios.interruptions import StoppedError
+
+RUNS_IN_ITS_OWN_PROCESS = [sys.executable, "-c", "from scenarios.cli import main; main()"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (UserError("x is 1"), 2, "x is 1"),
+        (click.UsageError("no such option"), 2, "no such option"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300), 2, "x" * 40 + "…: File name too long"),
+        (RunFailedError("it diverged"), 3, "it diverged"),
+        (ProcessLostError("a worker is gone"), 3, "a worker is gone"),
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), 3, "a/b: No space left on device"),
+        (OSError(errno.EROFS, "Read-only file system", "a/b"), 3, "a/b: Read-only file system"),
+        (OSError(errno.EMFILE, "Too many open files"), 3, "Too many open files"),
+        (MemoryError(), 3, "not enough memory"),
+        (MemoryError("1 TiB"), 3, "not enough memory: 1 TiB"),
+        (RuntimeError("x: can't allocate memory: you asked for 9"), 3, "not enough memory: you asked for 9"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (StoppedError("interrupted; go on"), 130, "interrupted; go on"),
+    ],
+)
+def test_known_reasons_have_a_status_and_a_line(error, status, line):
+    assert ending(error) == (status, line)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), RuntimeError("x"), OSError(errno.ENOENT, "gone"), KeyError(1)]
+)
+def test_faults_of_the_program_keep_their_traceback(error):
+    assert ending(error) is None
+
+
+def test_help_and_docs_list_every_status():
+    table = (Path(__file__).parents[2] / "docs/exit-status.md").read_text()
+    for status in Status:
+        assert f"| {status} |" in table
+        assert re.search(rf"\b{status} ", EXIT_STATUS_HELP)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_one_line():
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*RUNS_IN_ITS_OWN_PROCESS, "--help"], check=False, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "No space left on device" in done.stderr
+
+
+def test_a_second_ctrl_c_ends_at_once_and_in_one_line():
+    code = (
+        "import os, signal\nfrom scenarios.endings import first_ctrl_c_unwinds\n"
+        "with first_ctrl_c_unwinds():\n"
+        "    try:\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    finally:\n        os.kill(os.getpid(), signal.SIGINT)\n        print('still here')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "fedsim: interrupted\n")
+
+
+def test_the_first_ctrl_c_is_an_ordinary_one():
+    from scenarios.endings import first_ctrl_c_unwinds
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), first_ctrl_c_unwinds():
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a=" + "[" * 5000 + "]" * 5000, "not a TOML file: it is nested too deeply"),
+        ("seed = " + "9" * 5000, "not a TOML file: Exceeds the limit (4300 digits)"),
+        (None, "expected a file, and this is a pipe or a device"),
+    ],
+)
+def test_strange_scenarios(fedsim, tmp_path, content, message):
+    if content is None:
+        os.mkfifo(tmp_path / "x.toml")
+    else:
+        (tmp_path / "x.toml").write_text(content)
+    done = fedsim("run", "x.toml")
+    assert (done.status, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+
+
+def test_an_absurd_number_of_workers(fedsim, scenario_file):
+    done = fedsim("run", scenario_file, "--workers", 99999999999)
+    assert (done.status, done.stderr.count("\n")) == (2, 1)
+    assert "99999999999 is not in the range" in done.stderr
+
+
+def test_a_mistake_found_during_training_leaves_nothing(fedsim, scenario_file, tmp_path):
+    done = fedsim(
+        "run",
+        scenario_file,
+        "--set",
+        'federation.participation={name="cohort",size=4}',
+        "--set",
+        'federation.aggregation={name="masked",largest_entry=1e-6}',
+    )
+    assert (done.status, done.stderr.count("\n")) == (2, 1)
+    assert "lies outside ±largest_entry" in done.stderr
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_a_custom_network_that_fails_in_training_is_the_users_to_mend(fedsim, scenario_file, tmp_path):
+    (tmp_path / "failing_network.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self, shape, outputs):\n"
+        "        super().__init__()\n"
+        "        self.last = nn.Linear(3 * 32 * 32, outputs)\n"
+        "    def forward(self, x):\n"
+        "        if len(x) > 2:\n"
+        "            raise LookupError('too many')\n"
+        "        return self.last(x.flatten(1))\n"
+    )
+    try:
+        done = fedsim("run", scenario_file, "--set", "model={name='custom',factory='failing_network:Net'}")
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert (done.status, done.stderr) == (2, "fedsim: failing_network.py, line 8: LookupError: too many\n")
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def npz(path, **changes):
+    """An .npz of sums, whose only member's description was changed."""
+    np.savez(path, aggregates=np.random.default_rng(0).normal(size=(8, 40)))
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        directory = archive.start_dir
+    for offset, value in changes.items():
+        at = {"flags": 8, "method": 10, "size": 24}[offset]
+        content[directory + at : directory + at + len(value)] = value
+        if offset != "size":
+            content[at - 2 : at - 2 + len(value)] = value
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"flags": b"\x01\x00"}, "encrypted"),
+        ({"method": b"\x63\x00"}, "compression method is not supported"),
+        ({"method": b"\x08\x00"}, ""),
+        ({"method": b"\x0e\x00"}, ""),
+        ({"size": (3 << 30).to_bytes(4, "little")}, "would take 3.2 GB"),
+    ],
+)
+def test_damaged_archives_of_sums(fedsim, tmp_path, changes, message):
+    npz(tmp_path / "sums.npz", **changes)
+    done = fedsim("audit", "--aggregates", "sums.npz", "--out", "audit")
+    assert (done.status, done.stderr.count("\n")) == (2, 1)
+    assert "sums.npz: not a .npz file of sums: " in done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "audit").exists()
+
+
+def test_parquet_with_two_columns_of_one_name(fedsim, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.Table.from_arrays([pyarrow.array([1.0, 2.0])] * 2, names=["a", "a"])
+    parquet.write_table(table, tmp_path / "sums.parquet")
+    done = fedsim("audit", "--aggregates", "sums.parquet", "--out", "audit")
+    assert (done.status, done.stderr.count("\n")) == (2, 1)
+    assert "two of its columns are called a" in done.stderr
+
+
+@pytest.fixture
+def folder_with_sums(tmp_path):
+    np.save(tmp_path / "sums.npy", np.random.default_rng(0).normal(size=(8, 40)))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("counts", "status", "message"),
+    [
+        ("client,start,stop,count\n" + "7" * 5000 + ",0,8,3\n", 0, ""),
+        ("client,start,stop,count,sd\na,0,8,3,1e-300\n", 2, "a standard deviation below 1e-06 is no error"),
+        (
+            "client,start,stop,count\n" + "7" * 5000 + ",0,x,3\n",
+            2,
+            "line 2: expected client,start,stop,count",
+        ),
+    ],
+)
+def test_strange_counts(fedsim, folder_with_sums, counts, status, message):
+    (folder_with_sums / "counts.csv").write_text(counts)
+    done = fedsim("audit", "--aggregates", "sums.npy", "--counts", "counts.csv", "--out", "audit")
+    assert done.status == status, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr) < 400
+
+
+def test_an_audit_on_a_full_disk_leaves_nothing(fedsim, folder_with_sums, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "audit/result.json")
+
+    monkeypatch.setattr("scenarios.audit.files.write_json", fail)
+    done = fedsim("audit", "--aggregates", "sums.npy", "--out", "audit")
+    assert (done.status, done.stderr) == (3, "fedsim: audit/result.json: No space left on device\n")
+    assert not (folder_with_sums / "audit").exists()
+
+
+def test_an_audit_says_nobody_in_few_bytes(fedsim, folder_with_sums):
+    done = fedsim("audit", "--aggregates", "sums.npy", "--out", "audit", "--clients", 20000)
+    assert done.status == 0, done.stderr
+    assert "separated     0 of 20000 clients" in done.stdout
+    assert sum(file.stat().st_size for file in (folder_with_sums / "audit").iterdir()) < 100_000
+
+
+def test_dollar_signs_in_a_picture_are_no_formula():
+    from matplotlib.figure import Figure
+
+    from scenarios.pages import embedded
+
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([1, 100], [1, 2], label=r"$\broken{$")
+    axes.set_xscale("log")
+    axes.set_yticks([1, 2], [r"$\no$", "b"])
+    axes.legend()
+    assert embedded(figure).startswith("data:image/png")
