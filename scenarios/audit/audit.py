@@ -6,20 +6,33 @@ proof or probably, and tries on the same log what would have prevented it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
+from attacks.disaggregation.disaggregate import solver_named
 from attacks.disaggregation.recovery import Outcome
+from attacks.disaggregation.solvers import unmet_need
 from attacks.disaggregation.space.subspace import Subspace, find_subspace
 from attacks.reconciliation import posed_problem
 from fedsim.core.progress import Progress, silent
 from fedsim.core.seeds import Stage, stream
 from scenarios.audit.alternatives import Alternative, try_alternatives
 from scenarios.audit.logs import Log
+
+_LARGEST_RANK_SHARE = 0.75
+"""Rank per round up to which the rank tells the number of clients; near 1, rounds may limit it."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A given number of clients with which the attack separates fewer than with the rank of the sums."""
+
+    num_clients: int
+    separated: int
 
 
 @dataclass(frozen=True)
@@ -31,7 +44,8 @@ class Audit:
     `exact` means that it is only rounding. Columns are `named` if there are counts. If cohort sizes
     contradict exact counts, `doubted` is the standard deviation that the attack assumed for them.
     `sums_alone` is the number of columns that the sums give without counts and cohort sizes; None if that was
-    not tried.
+    not tried. If the attack separates more clients with the rank of the sums as their number than with
+    a given number, the audit shows the former, and `rejected` holds the given number.
     """
 
     rounds: int
@@ -46,11 +60,12 @@ class Audit:
     doubted: float | None
     alternatives: tuple[Alternative, ...]
     sums_alone: int | None
+    rejected: Rejected | None = None
 
     @property
     def separated(self) -> int:
         """Clients whose column was recovered."""
-        return int((self.recovery.outcome != Outcome.UNRESOLVED).sum())
+        return _separated(self.recovery)
 
     @property
     def singled_out(self) -> int:
@@ -90,6 +105,7 @@ class Audit:
                 for alternative in self.alternatives
             ],
             "sums_alone": self.sums_alone,
+            "rejected_clients": None if self.rejected is None else asdict(self.rejected),
             "solver": recovery.solver,
             "seconds": recovery.seconds,
         }
@@ -131,6 +147,23 @@ def audit(
         recovery = disaggregate(
             problem, solver, rng=stream(seed, Stage.ATTACK), progress=solving, subspace=subspace
         )
+    rejected = None
+    by_rank = _posed_by_rank(problem, space_rng) if told_by == "given" else None
+    if by_rank is not None:
+        other_problem, other_subspace = by_rank
+        has_needs = unmet_need(solver_named(solver), has_counts=other_problem.has_counts) is None
+        other = disaggregate(
+            other_problem,
+            solver if has_needs else "auto",
+            rng=stream(seed, Stage.ATTACK),
+            progress=solving,
+            subspace=other_subspace,
+        )
+        # A client that never took part, or only with another, lowers the rank: that is no contradiction.
+        if _separated(other) > _separated(recovery):
+            rejected = Rejected(subspace.num_clients, _separated(recovery))
+            problem, subspace, told_by = other_problem, other_subspace, "spectrum"
+            recovery = _without_proofs(other)
     missing = alternatives and (recovery.outcome == Outcome.UNRESOLVED).any()
     return Audit(
         rounds=problem.rounds,
@@ -147,7 +180,42 @@ def audit(
         if alternatives
         else (),
         sums_alone=_sums_alone(problem, subspace, seed) if missing else None,
+        rejected=rejected,
     )
+
+
+def _posed_by_rank(
+    problem: DisaggregationProblem, rng: np.random.Generator
+) -> tuple[DisaggregationProblem, Subspace] | None:
+    """The problem with the number of clients that sums without noise have as their rank.
+
+    None if the given number agrees with it, or if noise or too few rounds hide the rank. Counts that name
+    more clients than the rank are left out.
+    """
+    own = find_subspace(replace(problem, counts=None, cohort_sizes=None, num_clients=None), rng=rng)
+    occupied = sum(bool(row.any()) for row in problem.aggregates)
+    if not own.exact or own.rank in (0, problem.num_clients) or own.rank > _LARGEST_RANK_SHARE * occupied:
+        return None
+    named = problem.counts is not None and len(problem.counts.clients) <= own.rank
+    sizes = problem.cohort_sizes
+    fits = sizes is not None and int(np.max(sizes)) <= own.rank
+    posed = replace(
+        problem,
+        counts=problem.counts if named else None,
+        cohort_sizes=sizes if fits else None,
+        num_clients=own.rank,
+    )
+    return posed, own
+
+
+def _without_proofs(recovery: Recovery) -> Recovery:
+    """The same columns as consistent only: a proof rests on a number of clients that nobody doubts."""
+    proved = recovery.outcome == Outcome.PROVED
+    return replace(recovery, outcome=np.where(proved, Outcome.CONSISTENT, recovery.outcome))
+
+
+def _separated(recovery: Recovery) -> int:
+    return int((recovery.outcome != Outcome.UNRESOLVED).sum())
 
 
 def _doubted(given: ParticipationReport | None, taken: ParticipationReport | None) -> float | None:
@@ -160,5 +228,4 @@ def _doubted(given: ParticipationReport | None, taken: ParticipationReport | Non
 def _sums_alone(problem: DisaggregationProblem, subspace: Subspace, seed: int) -> int:
     """Columns that the sums give without counts and cohort sizes, which may be wrong or misread."""
     alone = replace(problem, counts=None, cohort_sizes=None, num_clients=subspace.num_clients)
-    recovery = disaggregate(alone, rng=stream(seed, Stage.ATTACK), subspace=subspace)
-    return int((recovery.outcome != Outcome.UNRESOLVED).sum())
+    return _separated(disaggregate(alone, rng=stream(seed, Stage.ATTACK), subspace=subspace))

@@ -30,6 +30,19 @@ def noise(audit: Audit) -> str:
 def remarks(audit: Audit) -> list[str]:
     """Contradictions within the log."""
     sentences = []
+    if audit.rejected is not None:
+        sentences.append(
+            f"Inconclusive: --clients says {audit.rejected.num_clients}, but sums without noise have rank "
+            f"{audit.rank}. The attack tried both. With {audit.num_clients} clients it separates "
+            f"{audit.separated}, which is shown here; with {audit.rejected.num_clients} it separates "
+            f"{audit.rejected.separated}. Nothing counts as proved until the number is right. Clients that "
+            "never take part, or only together, do not add to the rank."
+        )
+    if audit.told_by == "given" and not audit.separated and audit.num_clients >= audit.rounds:
+        sentences.append(
+            f"Inconclusive: with {audit.num_clients} clients, as --clients says, and {audit.rounds} rounds "
+            "this attack separates nobody, whatever the sums are. If the number may be wrong, leave it out."
+        )
     if audit.sums_alone and audit.sums_alone > audit.separated:
         sentences.append(
             f"The sums alone reveal {audit.sums_alone} columns, more than the sums with counts and cohort "

@@ -66,7 +66,7 @@ def test_what_an_audit_leaves(fedsim, log_files, tmp_path):
     assert [int(row["rounds"]) for row in rows] == list(log_files.participation.sum(axis=0))
     page = (tmp_path / "audit/report.html").read_text()
     assert "device-a" in page
-    assert "http" not in page
+    assert "://" not in page
 
 
 def test_changes_are_tried_on_the_log_itself(log_files, tmp_path):
@@ -287,6 +287,25 @@ def test_errors_of_counts_are_stated_once_and_for_counts(fedsim, log_files, tmp_
         done = fedsim("audit", "--aggregates", "sums.npy", *counts, "--counts-sd", "1", "--out", "audit")
         assert (done.status, len(done.stderr.splitlines())) == (2, 1)
         assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("clients", "counts"), [(4, []), (100_000, []), (100_000, ["--counts", "counts.csv"])]
+)
+def test_a_number_of_clients_that_the_rank_contradicts_is_no_comfort(fedsim, log_files, clients, counts):
+    """The sums have rank 8, and all eight columns come out of them without the number."""
+    done = fedsim("audit", "--aggregates", "sums.npy", *counts, "--out", "audit", "--clients", clients)
+    assert (done.status, done.stderr) == (0, "")
+    assert "separated     8 of 8 clients (spectrum): 8 consistent\n" in done.stdout
+    assert f"Inconclusive: --clients says {clients}, but sums without noise have rank 8." in done.stdout
+
+
+def test_more_clients_than_rounds_under_noise_is_inconclusive():
+    noisy = Planted(clients=8, rounds=40, rate=0.3, window=4, dim=40, noise_sd=0.5)
+    _, transcript, _ = noisy.plant()
+    found = audit(Log(transcript.aggregates, None, None, None, {}), num_clients=1000, alternatives=False)
+    assert (found.separated, found.rejected) == (0, None)
+    assert any(sentence.startswith("Inconclusive: with 1000 clients") for sentence in remarks(found))
 
 
 def test_a_count_far_beyond_its_error_is_one_line(fedsim, log_files, tmp_path):

@@ -320,7 +320,7 @@ def test_the_command_leaves_a_table_and_a_page(fedsim, tmp_path):
     assert [(row["window"], row["seed"]) for row in table] == [(w, s) for w in (4, 8) for s in (1, 2, 3)]
     page = (tmp_path / "runs/windows/sweep.html").read_text()
     assert "data:image/png" in page
-    assert "http" not in page
+    assert "://" not in page
 
 
 @pytest.mark.parametrize(
