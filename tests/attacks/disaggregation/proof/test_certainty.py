@@ -46,6 +46,8 @@ def alternatives(problem, participation, client, left):
 def check(seed, solver):
     case = mixed_problem(seed)
     problem = with_sizes(case)
+    if np.isnan(problem.counts.count).all():
+        return 0  # These solvers refuse a problem without a single count.
     recovery = disaggregate(problem, solver, rng=np.random.default_rng(seed))
     proved = np.flatnonzero(recovery.outcome == Outcome.PROVED)
     assert right(recovery.participation, case.participation)[proved].all(), seed
