@@ -81,6 +81,7 @@ MASKED = 'federation.aggregation={ name = "masked", bits = 48, modulus_bits = 64
         (on_ray, MASKED),
         (as_flower_app, UPDATED),
         (on_superlink, UPDATED),
+        (on_superlink, MASKED),
     ],
 )
 def test_every_engine_gives_the_transcript_of_the_inline_one(run, override, scenario_file, tmp_path):
