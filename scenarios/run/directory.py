@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from fedsim.core.errors import UserError
-from fedsim.core.files import check_writable, leftovers, reading, writing
+from fedsim.core.files import check_regular, check_writable, leftovers, reading, writing
 from fedsim.core.locks import LOCK_FILE
 from fedsim.core.users_code import fault_of_users_code
 from scenarios.run.digests import Manifest
@@ -194,6 +194,8 @@ class RunDirectory:
                     f"--resume: {path} holds a run of another scenario, "
                     f"with the line {theirs or ''!r} instead of {ours or ''!r}"
                 )
+        for folder in (path, directory.transcript, directory.truth):
+            check_regular(folder)
         with writing(path):
             check_writable(path)
             for leftover in leftovers(path):

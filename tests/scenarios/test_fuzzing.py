@@ -1,0 +1,49 @@
+"""Damaged input of every kind: a documented status, one line, and nothing half-written."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.helpers.fuzzing import cases, templates, try_case
+
+CASES = {
+    # These train or attack.
+    "scenario": 10,
+    "checkpoint": 10,
+    "run, attacked": 10,
+    "counts": 21,
+    "sums .npy": 21,
+    "sums .npz": 21,
+    "sums .parquet": 21,
+    "tables": 21,
+    "data set": 21,
+    "pictures": 21,
+    "run, reported": 23,
+}
+"""Numbers of cases: 200 in all. `python -m benchmarks.fuzz` tries 2,000."""
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    return {kind.name: kind for kind in templates()}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_damaged_input_ends_in_one_line(kinds, kind):
+    if kind not in kinds:
+        pytest.skip("needs pyarrow")
+
+    @settings(
+        max_examples=CASES[kind],
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def search(data):
+        case = data.draw(cases(kinds[kind]))
+        ending = try_case(case)
+        assert not ending.fault, f"{kind}, {case.file}: {ending.fault}\n{ending.stderr[-2000:]}"
+
+    search()
