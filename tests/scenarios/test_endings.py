@@ -144,6 +144,12 @@ def test_a_custom_network_that_fails_in_training_is_the_users_to_mend(fedsim, sc
     assert not list((tmp_path / "runs").iterdir())
 
 
+def test_local_dp_of_updates_that_are_zero(fedsim, scenario_file):
+    defence = "defences=[{name='local_dp',norm=1.0,epsilon=10.0}]"
+    done = fedsim("run", scenario_file, "--set", "clients.lr=1e-30", "--set", defence)
+    assert done.status == 0, done.stderr
+
+
 def npz(path, **changes):
     """An .npz of sums, whose only member's description was changed."""
     np.savez(path, aggregates=np.random.default_rng(0).normal(size=(8, 40)))
