@@ -51,6 +51,10 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[Path]:
             temporary.chmod(_PRIVATE_FILE)
         yield temporary
         temporary.replace(path)
+    except OSError as error:
+        if error.filename is None:  # a failed write does not say of which file
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

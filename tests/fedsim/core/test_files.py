@@ -1,3 +1,5 @@
+import errno
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,12 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         raise RuntimeError
     assert file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path):
+    with pytest.raises(OSError, match="result") as caught, written_whole(tmp_path / "result"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.filename == str(tmp_path / "result")
 
 
 def test_json_has_no_nan(tmp_path):
