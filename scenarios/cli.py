@@ -102,7 +102,6 @@ def run(
         with (
             nullcontext() if resume else directory.kept_unless_refused(),
             _interruptions(directory, resumable=obstacle is None),
-            directory.sealed(),
             progress_bars() as bar,
         ):
             result = run_scenario(
@@ -168,8 +167,7 @@ def attack(
         directory = RunDirectory.open(run_dir)
         settings = load_scenario(directory.scenario, overrides or ())
         honest = honest_part(directory)
-        with directory.sealed():
-            result = attack_run(settings, directory, honest, solving=bar("solving"), inferring=bar)
+        result = attack_run(settings, directory, honest, solving=bar("solving"), inferring=bar)
     show_result(result, directory.report, as_json=as_json)
 
 

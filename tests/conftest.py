@@ -48,6 +48,5 @@ def finished_run(tmp_path_factory):
     file = folder / "small.toml"
     file.write_text(SMALL_SCENARIO)
     directory = RunDirectory.create(folder / "run", replace=False)
-    with directory.sealed():
-        run_scenario(World.prepare(load_scenario(file)), directory)
+    run_scenario(World.prepare(load_scenario(file)), directory)
     return directory

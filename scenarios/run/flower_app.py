@@ -61,8 +61,7 @@ def main(grid: Grid, context: Context) -> None:
     world = World.prepare(config.load())
     with alone_in(config.folder, create=True):
         directory = RunDirectory.create(config.folder, replace=config.force)
-        with directory.sealed():
-            run_scenario(world, directory, engine=GivenGrid(grid))
+        run_scenario(world, directory, engine=GivenGrid(grid))
 
 
 class _DeviceApp(ClientApp):

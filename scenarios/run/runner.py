@@ -127,30 +127,32 @@ def attack_run(
         raise diverged(directory, error.row) from error
     except ProblemError as error:
         raise UserError(f"{directory.path}: {error}") from error
-    recovery.save(directory.recovery)
+    # From here on files of an earlier attack are replaced: a refused attack leaves them as they were.
+    with directory.sealed():
+        recovery.save(directory.recovery)
 
-    truth = Truth.load(directory.truth)
-    score = score_disaggregation(recovery, truth, view.transcript, view.counts)
-    scores: dict[str, Score] = {}
-    cost = None
-    if world is not None and scenario.attack.inference:
-        before = cpu_seconds()
-        if score.pseudonymous:
-            # Scoring needs to know whose updates they are. Attacks see the same updates, without names.
-            recovery = named(recovery, truth)
-        inference = InferenceRun(attacker, world, directory, view=view, recovery=recovery, truth=truth)
-        scores = inference.run(inferring)
-        cost = InferenceCost(cpu_seconds=cpu_seconds() - before + inference.cpu_seconds)
-    result = Result.assemble(
-        Identity(title=scenario.title, seed=scenario.seed),
-        honest,
-        score.model_copy(update={"cpu_seconds": session.cpu_seconds}),
-        scores,
-        cost,
-    )
-    write_text(directory.scenario, scenario.to_toml())
-    write_json(directory.result, result.to_json())
-    write_report(directory)
+        truth = Truth.load(directory.truth)
+        score = score_disaggregation(recovery, truth, view.transcript, view.counts)
+        scores: dict[str, Score] = {}
+        cost = None
+        if world is not None and scenario.attack.inference:
+            before = cpu_seconds()
+            if score.pseudonymous:
+                # Scoring needs to know whose updates they are. Attacks see the same updates, without names.
+                recovery = named(recovery, truth)
+            inference = InferenceRun(attacker, world, directory, view=view, recovery=recovery, truth=truth)
+            scores = inference.run(inferring)
+            cost = InferenceCost(cpu_seconds=cpu_seconds() - before + inference.cpu_seconds)
+        result = Result.assemble(
+            Identity(title=scenario.title, seed=scenario.seed),
+            honest,
+            score.model_copy(update={"cpu_seconds": session.cpu_seconds}),
+            scores,
+            cost,
+        )
+        write_text(directory.scenario, scenario.to_toml())
+        write_json(directory.result, result.to_json())
+        write_report(directory)
     return result
 
 

@@ -87,5 +87,4 @@ def _run_point(settings: Scenario | Planted, run: RunDirectory, training: str | 
     add_code(folder, *code_of(folder / shared).split(", "), code)
     file = folder / shared / HONEST
     trained = checked(Trained, read_json(file, "the figures of a training"), file)
-    with run.sealed():
-        attack_run(settings, run, trained.published(publish(settings, run)))
+    attack_run(settings, run, trained.published(publish(settings, run)))

@@ -52,8 +52,7 @@ def run_with_a_property(tmp_path_factory):
         "attack.auxiliary_images=400",
     ]
     directory = RunDirectory.create(folder / "run", replace=False)
-    with directory.sealed():
-        run_scenario(World.prepare(load_scenario(folder / "small.toml", settings)), directory)
+    run_scenario(World.prepare(load_scenario(folder / "small.toml", settings)), directory)
     return directory
 
 

@@ -80,6 +80,8 @@ def test_a_second_ctrl_c_ends_at_once_and_in_one_line():
 def test_the_first_ctrl_c_is_an_ordinary_one():
     from scenarios.endings import first_ctrl_c_unwinds
 
+    # A shell that starts the tests in the background makes them ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), first_ctrl_c_unwinds():
         os.kill(os.getpid(), signal.SIGINT)

@@ -47,8 +47,7 @@ def inferred(finished_run, tmp_path_factory):
     shutil.copytree(finished_run.path, folder)
     directory = RunDirectory.open(folder)
     scenario, honest = load_scenario(directory.scenario, [ATTACKS]), honest_part(directory)
-    with directory.sealed():
-        attack_run(scenario, directory, honest)
+    attack_run(scenario, directory, honest)
     return directory
 
 

@@ -78,14 +78,16 @@ def go(file, out, overrides=PLAIN, *, training=silent, solving=silent, engine=IN
 
 
 def files_of(out):
-    """Every file of a run and its bytes; without the figures that are seconds, and the page with them."""
+    """Every file of a run and its bytes; without figures that are seconds, their page and their digest."""
     files = {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
     files.pop("report.html")
+    digests = json.loads(files.pop("digests.json"))
+    digests.pop("result.json")
     result = json.loads(files.pop("result.json"))
     for section in ("simulation", "disaggregation"):
         result[section].pop("seconds")
     result["disaggregation"].pop("cpu_seconds")
-    return files, result
+    return files, digests, result
 
 
 def interrupt_at(step):

@@ -6,6 +6,7 @@ import pytest
 
 from fedsim.core.errors import UserError
 from scenarios.run.scenario import load_scenario
+from tests.helpers.runs import reseal
 
 REFUSAL = "attack.solver: projection needs counts, and there are none; expected auto or blind"
 OFF = "analytics.collection=off"
@@ -92,6 +93,7 @@ def test_counts_that_turn_out_to_be_missing_are_one_line(fedsim, finished_run, t
     counts = tmp_path / "run/counts.csv"
     header, *rows = counts.read_text().splitlines()
     counts.write_text("\n".join([header, *(row.rpartition(",")[0] + "," for row in rows)]) + "\n")
+    reseal(tmp_path / "run")
     done = fedsim("attack", tmp_path / "run", "--set", "attack.solver=highs")
     assert (done.status, done.stdout) == (2, "")
     assert "solver: highs needs counts, and there are none" in done.stderr

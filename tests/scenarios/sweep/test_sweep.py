@@ -364,7 +364,7 @@ def test_mistakes_are_one_line_and_leave_nothing(fedsim, tmp_path, change, messa
         ),
         (["sweep.toml", "--workers", "0"], "0 is not in the range"),
         (["sweep.toml", "--out", "small.toml"], "small.toml exists and is not a sweep"),
-        (["nothing.toml"], "nothing.toml: No such file"),
+        (["nothing.toml"], "nothing.toml is missing"),
     ],
 )
 def test_mistakes_of_a_federated_sweep(fedsim, scenario_file, tmp_path, arguments, message):
