@@ -1,6 +1,7 @@
 """A server that goes through the masking protocol by hand, and lies where a test wants it to."""
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedsim.flower import vector_record
@@ -97,6 +98,11 @@ class LyingServer:
     def state(self, seat):
         """What a device that colludes tells the server: all it remembers."""
         return dict(self.fleet.grid.states[self.nodes[self.clients[seat]]]["masking"])
+
+    def signing_key(self, seat):
+        """The long-term key of a device that colludes."""
+        state = self.fleet.grid.states[self.nodes[self.clients[seat]]]
+        return Ed25519PrivateKey.from_private_bytes(dict(state["masking-identity"])["signing-key"])
 
     def without_masks(self, vector, seat, own_seed, mask_seed, others):
         """A vector of which both secrets are known."""

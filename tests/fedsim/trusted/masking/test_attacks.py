@@ -17,10 +17,11 @@ from fedsim.trusted.masking.errors import (
     OutOfTurnError,
     WrongSharesError,
 )
+from fedsim.trusted.masking.keys import Binding
 from fedsim.trusted.masking.packing import packed_seats, packed_set
 from fedsim.trusted.masking.roster import Entry, Roster
 from fedsim.trusted.masking.secret_sharing import SHARE_BYTES, combine
-from fedsim.trusted.masking.signatures import keys_statement
+from fedsim.trusted.masking.signatures import delivered_statement, keys_statement
 from tests.helpers.fleet import Fleet
 from tests.helpers.lying_server import LyingServer, drawn_updates
 
@@ -117,23 +118,41 @@ def shares_of(server, answers, holders, owner):
     return found
 
 
-@pytest.mark.parametrize("threshold", [0.6, 0.67])
-def test_a_colluder_and_two_lists_reveal_nothing(threshold):
-    """Some devices are told that device 0 delivered, the others that it dropped out; device 4 colludes.
+def under_two_lists(threshold):
+    """Five devices. Two are told that device 0 delivered, two that it dropped out; device 4 signs both lists.
 
-    The default threshold used to be 0.6, and shares under both lists together gave both secrets.
+    Returns the server, the vectors, what the colluder holds, and the signatures under either list.
     """
     server = LyingServer(5, Masked(threshold=threshold))
-    server.trained(range(5))
-    everybody, others = [0, 1, 2, 3, 4], [1, 2, 3, 4]
-    for_all = {seat: server.confirm(seat, everybody) for seat in (0, 1)}
-    for_others = {seat: server.confirm(seat, others) for seat in (2, 3)}
-    # The colluder signs anything; here it even lends its seat to signatures of the other list.
-    for seat, mine, theirs in ((1, for_all, for_others), (2, for_others, for_all)):
-        with pytest.raises(CohortTooSmallError, match="confirm the list"):
+    vectors = server.trained(range(5))
+    colluder, key = server.state(4), server.signing_key(4)
+    signed = []
+    for told, delivered in (((0, 1), range(5)), ((2, 3), range(1, 5))):
+        statement = delivered_statement(
+            Binding(1, server.roster.digest), colluder["joined"], packed_set(delivered, 5)
+        )
+        signatures = {seat: server.confirm(seat, delivered) for seat in told}
+        signed.append(signatures | {4: key.sign(statement)})
+    return server, vectors, colluder, *signed
+
+
+def test_a_colluder_and_two_lists_reveal_nothing():
+    server, _, _, with_0, without_0 = under_two_lists(Masked().threshold)
+    for seat, mine, theirs in ((1, with_0, without_0), (2, without_0, with_0)):
+        with pytest.raises(CohortTooSmallError, match="3 devices confirm the list, expected 4"):
             server.unmask(seat, mine)
         with pytest.raises((BadSignatureError, ContradictionError)):
-            server.unmask(seat, mine | theirs)
+            server.unmask(seat, theirs | mine)
+
+
+def test_a_threshold_of_three_fifths_does_not_stand_one_colluder_of_five():
+    """The bound on colluders is tight: less than 2 t - 1 of a cohort, here a fifth. Hence the default."""
+    server, vectors, colluder, with_0, without_0 = under_two_lists(0.6)
+    answers = {1: server.unmask(1, with_0), 2: server.unmask(2, without_0), 3: server.unmask(3, without_0)}
+    held = colluder["held"][: 2 * SHARE_BYTES]
+    own_seed = combine({**shares_of(server, answers, [1], 0), 5: held[:SHARE_BYTES]})
+    mask_seed = combine(shares_of(server, answers, [2, 3], 0))
+    assert server.is_update_of(server.without_masks(vectors[0], 0, own_seed, mask_seed, [1, 2, 3, 4]), 0)
 
 
 @pytest.mark.parametrize("clients", [6, 100])
