@@ -102,7 +102,9 @@ class LyingServer:
     def signing_key(self, seat):
         """The long-term key of a device that colludes."""
         state = self.fleet.grid.states[self.nodes[self.clients[seat]]]
-        return Ed25519PrivateKey.from_private_bytes(dict(state["masking-identity"])["signing-key"])
+        key = state["masking-identity"]["signing-key"]
+        assert isinstance(key, bytes)
+        return Ed25519PrivateKey.from_private_bytes(key)
 
     def without_masks(self, vector, seat, own_seed, mask_seed, others):
         """A vector of which both secrets are known."""
