@@ -107,6 +107,11 @@ class TranscriptWriter:
         """Whether all numbers appended so far are finite."""
         with ExitStack() as opened:
             opened.enter_context(alone_in(folder, create=True))
+            for name in (_AGGREGATES_FILE, _ROUNDS_FILE) if keep else ():
+                if not (folder / name).is_file():
+                    raise UserError(
+                        f"{folder / name}: there is no such file: start the run again with --force"
+                    )
             write_json(folder / _LAYERS, {"shapes": [list(shape) for shape in layer_shapes]})
             aggregates, lines = (
                 opened.enter_context((folder / name).open("a+b")) for name in (_AGGREGATES_FILE, _ROUNDS_FILE)

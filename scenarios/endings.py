@@ -49,6 +49,7 @@ _REASONS_OUTSIDE = frozenset(
         errno.EACCES,
         errno.EPERM,
         errno.EIO,
+        errno.EISDIR,  # a folder stands in the place of a file
         errno.EMFILE,
         errno.ENFILE,
         errno.ENOMEM,

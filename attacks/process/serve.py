@@ -16,6 +16,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ def main(descriptor: int) -> None:
     confinement = confine(listable=start.listable, readable=start.readable, writable=start.writable)
     for module in start.modules:
         importlib.import_module(module)
-    channel.send(Kind.REPLY, packed({}, {"confinement": confinement}))
+    with suppress(BrokenPipeError):  # the run ended before there was anything to attack
+        channel.send(Kind.REPLY, packed({}, {"confinement": confinement}))
     # Sessions that end leave nothing to collect.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while (message := channel.receive()) is not None:

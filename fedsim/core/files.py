@@ -67,8 +67,7 @@ def private_folder(folder: Path) -> None:
 
 def sha256_of(path: Path) -> str:
     """The digest of a file's bytes, in hexadecimal digits."""
-    check_regular(path)
-    with path.open("rb") as file:
+    with reading(path, "a file of a run"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

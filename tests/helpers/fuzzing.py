@@ -309,7 +309,9 @@ def _member_described_otherwise(offset: int, value: int) -> Callable[[Path], Non
     return damage
 
 
-def _no_ordinary_file(how: str) -> Callable[[Path], None]:
+def no_ordinary_file(how: str) -> Callable[[Path], None]:
+    """Put something else in the place of a file: a folder, a pipe, a link, or nothing."""
+
     def damage(path: Path) -> None:
         path.unlink()
         match how:
@@ -342,7 +344,7 @@ def damages(kind: Kind, file: str) -> st.SearchStrategy[Callable[[Path], None]]:
         st.builds(_bytes_changed, PLACES, st.just(1), inserted),
         st.builds(_cut, PLACES),
         st.builds(
-            _no_ordinary_file,
+            no_ordinary_file,
             st.sampled_from(["gone", "folder", "pipe", "endless", "loop", "empty", "text"]),
         ),
     ]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.fuzzing import cases, templates, try_case
+from tests.helpers.fuzzing import Case, cases, no_ordinary_file, templates, try_case
 
 CASES = {
     # These train or attack.
@@ -47,3 +47,21 @@ def test_damaged_input_ends_in_one_line(kinds, kind):
         assert not ending.fault, f"{kind}, {case.file}: {ending.fault}\n{ending.stderr[-2000:]}"
 
     search()
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "how"),
+    [
+        ("checkpoint", "run/transcript/rounds.csv", "folder"),
+        ("checkpoint", "run/transcript/aggregates.npy", "loop"),
+        ("checkpoint", "run/transcript/aggregates.npy", "gone"),
+        ("checkpoint", "run/transcript/layers.json", "folder"),
+        ("run, attacked", "run/truth/updates.npy", "folder"),
+        ("run, attacked", "run/transcript/rounds.csv", "pipe"),
+        ("run, reported", "run/recovery.npz", "folder"),
+    ],
+)
+def test_faults_that_fuzzing_found(kinds, kind, file, how):
+    ending = try_case(Case(kinds[kind], file, no_ordinary_file(how), sealed_again=False))
+    assert ending.status in {2, 3}
+    assert not ending.fault, ending.stderr
