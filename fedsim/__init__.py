@@ -2,4 +2,26 @@
 
 Nothing here knows that an attacker exists, and nothing here imports from the packages above
 (`analytics`, `attacks`, `scenarios`).
+
+Flower apps may rely on the names that this module exports; everything else is private. They are imported on
+first use, so `import fedsim` is cheap.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedsim.tap import Tap
+
+__all__ = ["Tap"]
+
+_HOMES = {"Tap": "fedsim.tap"}
+"""The module that defines each exported name."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from uuid import uuid4
 
 import numpy as np
@@ -23,7 +24,7 @@ Prepare = Callable[[Sequence[int], int, NDArray[np.float32]], None]
 
 
 class InlineGrid(Grid, DeviceMemory):
-    """Delivers a message by calling the `ClientApp` with the context of the receiving node.
+    """Delivers a copy of a message by calling the `ClientApp` with the context of the receiving node.
 
     Node contexts live as long as the grid, so devices keep their state between rounds. An exception in a
     client does not become a reply: it ends the run, because in this process it can only be a fault.
@@ -118,4 +119,17 @@ class InlineGrid(Grid, DeviceMemory):
         self._unsettled = []
 
     def _deliver(self, message: Message) -> Message:
-        return self._client_app(message, self._contexts[message.metadata.dst_node_id])
+        return self._client_app(_own_copy(message), self._contexts[message.metadata.dst_node_id])
+
+
+def _own_copy(message: Message) -> Message:
+    """The message with records of its own: strategies send one record to all nodes, and apps change records.
+
+    The arrays themselves are shared, because their bytes do not change.
+    """
+    records = RecordDict()
+    for key, record in message.content.items():
+        records[key] = own = type(record)()
+        own.update(record)  # type: ignore[arg-type]
+    copied: Message = Message(content=records, metadata=copy(message.metadata))  # type: ignore[call-overload]
+    return copied

@@ -11,16 +11,30 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
+from fedsim.core.errors import UserError
 from fedsim.flower import COHORT_SIZE, WEIGHT, vector_record
 
 _COHORT_NODE = 1
 
 
+_PATIENCE = 5
+"""Times that a strategy may ask for the nodes in one round. One that waits for more asks every second."""
+
+
 class CohortGrid(Grid):
-    """The grid that the server's own strategy gets: one node, which it cannot talk to directly."""
+    """The grid that the server's own strategy gets in a round: one node, which it cannot talk to directly."""
+
+    def __init__(self) -> None:
+        self._asked = 0
 
     def get_node_ids(self) -> Iterable[int]:
-        """The node that stands for the cohort."""
+        """The node that stands for the cohort; a `UserError` if a strategy keeps waiting for more nodes."""
+        self._asked += 1
+        if self._asked > _PATIENCE:
+            raise UserError(
+                "the strategy inside TrustedAggregation waits for more nodes than the one that stands for "
+                "the cohort: set its min_train_nodes=1 and min_available_nodes=1"
+            )
         return [_COHORT_NODE]
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:

@@ -5,10 +5,11 @@ import pickle
 
 import numpy as np
 import pytest
-from flwr.app import Array, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
+from fedsim.core.errors import UserError
 from fedsim.flower import COHORT_SIZE, WEIGHT, client_number, enter_local_task, record_vector, vector_record
 from fedsim.grids.inline import InlineGrid
 from fedsim.server.strategy import server_strategy
@@ -194,3 +195,33 @@ def test_vectors_travel_as_ordinary_arrays():
         assert copied == ordinary
     with pytest.raises(ValueError, match="read-only"):
         lazy.numpy()[0] = 1
+
+
+def test_a_strategy_that_waits_for_more_nodes_is_told_why(client_app, monkeypatch):
+    """Flower's FedAvg waits for two nodes by default, and the cohort is one."""
+    monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda seconds: None)
+    enter_local_task()
+    truth = TruthRecorder(len(SCHEDULE), CLIENTS, DIM)
+    trusted = TrustedAggregation(FedAvg(), schedule=SCHEDULE, aggregation=Ideal(), truth=truth)
+    with pytest.raises(UserError, match="min_train_nodes=1 and min_available_nodes=1"):
+        trusted.start(InlineGrid(client_app, CLIENTS), vector_record(np.zeros(DIM, dtype=np.float32)))
+
+
+def test_every_device_gets_records_of_its_own():
+    """Strategies send the same records to all nodes; a device that changes them changes nobody else's."""
+    enter_local_task()
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        config = message.content.config_records["config"]
+        heard = ConfigRecord(dict(config))
+        config["touched"] = 1
+        del message.content["arrays"]
+        return Message(RecordDict({"heard": heard}), reply_to=message)
+
+    grid = InlineGrid(app, CLIENTS)
+    content = RecordDict({"arrays": vector_record(np.zeros(1, np.float32)), "config": ConfigRecord({"a": 1})})
+    calls = [Message(content, node, "train") for node in grid.get_node_ids()]
+    assert [dict(reply.content["heard"]) for reply in grid.send_and_receive(calls)] == [{"a": 1}] * CLIENTS
+    assert set(content) == {"arrays", "config"}

@@ -1,0 +1,162 @@
+"""`Tap`: wraps anybody's Flower strategy, and records what its server receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import wraps
+from logging import INFO, WARNING
+from pathlib import Path
+from typing import Any, get_args
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedsim.core.errors import UserError
+from fedsim.tap.layout import BUFFERS
+from fedsim.tap.log import Recording, Rows, TapLog, TruthKept
+from fedsim.tap.recorder import Recorder, Replies
+
+_OWN = frozenset({"inner", "_recorder"})
+"""Attributes of the tap itself. All others are the strategy's."""
+
+
+class Tap(Strategy):
+    """The strategy inside, unchanged, with a recording of every training round in the folder `out`.
+
+    Calls, attributes and results are those of the strategy inside, a `start()` of its own included.
+
+    A row of the recording is the `record` of a round: the `"sum"` of the clients' updates, their `"mean"`, or
+    the `"model"` after the round. An update is the difference between the model that a client returns and the
+    model that it got, or the reply itself if `replies="updates"`. `weighted_by` names the metric that updates
+    are multiplied by; None counts every update once. With a `window`, the tap also writes how often each
+    client took part in every window of so many rounds, by the node ids of the replies.
+
+    Rows hold the float arrays. Integers, and arrays whose names match a pattern in `skip` (running statistics
+    of BatchNorm), stay aside. The first round fixes the layout.
+
+    The truth stands apart, in files that only their owner can read: `"participation"` says who took part in
+    which round, `"updates"` adds the mean update of every client, and `"none"` keeps nothing.
+
+    A server that was killed continues its recording. A finished recording is never overwritten.
+    """
+
+    inner: Strategy
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        out: str | Path,
+        record: Rows = "sum",
+        weighted_by: str | None = None,
+        window: int | None = None,
+        replies: Replies = "models",
+        skip: Sequence[str] = BUFFERS,
+        truth: TruthKept = "participation",
+    ) -> None:
+        for name, value, allowed in (
+            ("record", record, get_args(Rows)),
+            ("replies", replies, get_args(Replies)),
+            ("truth", truth, get_args(TruthKept)),
+        ):
+            if value not in allowed:
+                raise UserError(f"Tap({name}={value!r}): expected one of {', '.join(map(repr, allowed))}")
+        if window is not None and (not isinstance(window, int) or window < 1):
+            raise UserError(f"Tap(window={window!r}): expected a number of rounds, 1 or more, or None")
+        if isinstance(skip, str):
+            raise UserError(f"Tap(skip={skip!r}): expected a list of patterns")
+        recording = Recording(rows=record, weighted_by=weighted_by, window=window, truth=truth)
+        recorder = Recorder(TapLog(Path(out), recording), recording, replies=replies, skip=skip)
+        object.__setattr__(self, "inner", strategy)
+        object.__setattr__(self, "_recorder", recorder)
+        _attach(strategy, recorder)
+
+    def start(self, *args: Any, **kwargs: Any) -> Result:
+        """The strategy's own `start`."""
+        recorder: Recorder = self._recorder
+        before = recorder.log.rounds
+        with recorder.log.alone():
+            result = self.inner.start(*args, **kwargs)
+            recorder.log.finish()
+        if recorder.log.rounds == before:
+            log(WARNING, "Tap: no round was recorded: start() never called aggregate_train with replies")
+        else:
+            folder, rounds, clients = recorder.log.folder, recorder.log.rounds, recorder.log.clients
+            log(INFO, "Tap: %s holds %s rounds of %s clients", folder, rounds, clients)
+            log(INFO, "Tap: see what it reveals with: fedsim audit %s", folder)
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's own."""
+        return self.inner.configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The strategy's own."""
+        return self.inner.aggregate_train(server_round, replies)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's own."""
+        return self.inner.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The strategy's own."""
+        return self.inner.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """The strategy's own."""
+        self.inner.summary()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OWN:  # not set yet, for example while an object is copied
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self.inner, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.inner, name)
+
+
+def _attach(strategy: Strategy, recorder: Recorder) -> None:
+    """Record the two calls of a training round on the object itself.
+
+    A strategy's own `start()` calls `self.aggregate_train`. It would never reach a wrapper around the object.
+    """
+    configure, aggregate = strategy.configure_train, strategy.aggregate_train
+
+    @wraps(configure)
+    def configure_train(
+        server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        messages = _listed(configure(server_round, arrays, config, grid))
+        recorder.sent(arrays, messages)
+        return messages
+
+    @wraps(aggregate)
+    def aggregate_train(
+        server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        replies = _listed(replies)
+        # Before the call: strategies may change replies in place.
+        cohort = recorder.received(replies)
+        result = aggregate(server_round, replies)
+        if cohort is not None:
+            recorder.record(cohort, result[0])
+        return result
+
+    object.__setattr__(strategy, "configure_train", configure_train)
+    object.__setattr__(strategy, "aggregate_train", aggregate_train)
+
+
+def _listed(messages: Iterable[Message]) -> list[Message]:
+    """A list that can be read twice; the same object if it is one already."""
+    return messages if isinstance(messages, list) else list(messages)
