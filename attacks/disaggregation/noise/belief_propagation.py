@@ -43,6 +43,8 @@ TRUST, TRUST_WITHOUT_ZEROS = 0.85, 0.5
 """Share of the evidence from which confidence is computed: the estimates of different rounds are not quite
 independent. Without known zeros nothing reveals an update that is a mixture of two clients'. Both values were
 calibrated on development seeds, apart from those of the tests."""
+MOVING_DRIFT = 1.0
+"""Total drift from which an attempt with a moving model starts."""
 FIRST_FIT = 2
 """Iterations before the scales of updates and noise are fitted; until then beliefs come from counts alone."""
 NOISE_COOLING = 6
@@ -114,19 +116,21 @@ class BeliefPropagation:
             if problem.cohort_sizes is not None and everyone
             else None
         )
-        shapes: Sequence[tuple[int, ...]] = problem.layer_shapes or ((problem.dim,),)
-        gram = whitened_gram(problem.aggregates, self.cohort_sizes, shapes)
-        sizes = self.prior.sum(axis=1) if self.cohort_sizes is None else self.cohort_sizes
-        self.gram, self.level = level_rounds(gram, sizes)
+        self._problem = problem
+        self._levelled: dict[bool, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
-    def start(self, times: float) -> State:
-        """The state before any evidence; eigenvalues above `times` a typical one are modelled as shared."""
-        observations = self._observations(times)
+    def start(self, times: float, *, moving: bool = False) -> State:
+        """The state before any evidence; eigenvalues above `times` a typical one are modelled as shared.
+
+        If the model is `moving`, the aggregates are whitened around each time, and updates drift from the
+        start: the fit of a fixed model rarely discovers drift by itself.
+        """
+        observations = self._observations(times, moving=moving)
         energy = FIRST_SIGNAL * self.rounds / max(float(self.prior.sum()), 1.0)
         return State(
             observations=observations,
             expected=self.prior,
-            scales=Scales(client=energy, mean=energy),
+            scales=Scales(client=energy, mean=energy, drift=MOVING_DRIFT if moving else 0.0),
             relative_energy=np.ones(self.clients),
             noise=FIRST_NOISE * observations.energy,
             dimension=min(FIRST_DIMENSION, self.entries),
@@ -134,14 +138,24 @@ class BeliefPropagation:
             confidence=np.zeros(self.clients),
         )
 
-    def _observations(self, times: float) -> Observations:
+    def _gram(self, *, moving: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The whitened Gram matrix (R, R) without a trend of its energy, and the rounds' scales (R,)."""
+        if moving not in self._levelled:
+            problem, sizes = self._problem, self.cohort_sizes
+            shapes: Sequence[tuple[int, ...]] = problem.layer_shapes or ((problem.dim,),)
+            gram = whitened_gram(problem.aggregates, sizes, shapes, moving=moving)
+            self._levelled[moving] = level_rounds(gram, self.prior.sum(axis=1) if sizes is None else sizes)
+        return self._levelled[moving]
+
+    def _observations(self, times: float, *, moving: bool) -> Observations:
+        levelled, level = self._gram(moving=moving)
         typical = max(1, round(TYPICAL_EIGENVALUE * self.clients))
-        excess, profiles = outliers(self.gram, typical=typical, times=times)
-        scale = self.rounds / (np.trace(self.gram) - excess.sum())
-        gram, shared = scale * self.gram, profiles * np.sqrt(scale * excess)
+        excess, profiles = outliers(levelled, typical=typical, times=times)
+        scale = self.rounds / (np.trace(levelled) - excess.sum())
+        gram, shared = scale * levelled, profiles * np.sqrt(scale * excess)
         energy = np.diag(gram) - (shared**2).sum(axis=1)
         if self.cohort_sizes is not None:
-            mean = MEAN_AMPLITUDE * self.level * self.cohort_sizes
+            mean = MEAN_AMPLITUDE * level * self.cohort_sizes
             shared = np.concatenate((shared, mean[:, None]), axis=1)
         # An empty round gets a little energy, so that its noise is not zero.
         return Observations(gram, shared, np.maximum(energy, 1e-6 * energy.mean()))
@@ -182,14 +196,14 @@ class BeliefPropagation:
                 break
         return best
 
-    def step(self, state: State) -> State:
-        """One exchange of messages between aggregates and counts."""
+    def model(self, state: State) -> RoundModel:
+        """The model of the aggregates that belongs to a state."""
         observations = state.observations
         prior = np.maximum(state.expected * (1 - state.expected), LEAST_VARIANCE)
         prior = np.where(self.known_zero, 0.0, prior)
         sizes = state.expected.sum(axis=1) if self.cohort_sizes is None else self.cohort_sizes
         design = np.concatenate((state.expected, sizes[:, None]), axis=1)
-        model = RoundModel(
+        return RoundModel(
             observations.gram,
             design,
             prior,
@@ -198,6 +212,10 @@ class BeliefPropagation:
             state.noise,
             observations.shared,
         )
+
+    def step(self, state: State) -> State:
+        """One exchange of messages between aggregates and counts."""
+        observations, model = state.observations, self.model(state)
         relative_energy = state.relative_energy
         if state.iteration >= FIRST_FIT:
             model = model.fitted()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -29,14 +30,15 @@ class MessagePassing(AbstractSolver):
     """Joint recovery under noise, and with a model that moves from round to round.
 
     Eigenvalues of the Gram matrix that are `outliers` times as large as a typical large one belong to
-    something that all clients share. The values of `outliers` are tried in turn until nearly every column is
-    found; the attempt that finds most is kept. Each attempt restarts doubtful columns at most `repairs` times
-    and keeps the others. A start takes at most `iterations` steps with `damping` (0: none).
+    something that all clients share. The values of `outliers` are tried in turn, each with a fixed and with a
+    moving model, until nearly every column is found; the attempt that finds most is kept. Each attempt
+    restarts doubtful columns at most `repairs` times and keeps the others. A start takes at most `iterations`
+    steps with `damping` (0: none).
     """
 
     name: Literal["message_passing"] = "message_passing"
     outliers: tuple[float, ...] = Field(default=(2.0, 1.0), min_length=1, strict=False)
-    repairs: int = Field(default=3, ge=0)
+    repairs: int = Field(default=12, ge=0)
     iterations: PositiveInt = 60
     damping: float = Field(default=0.5, ge=0, lt=1)
 
@@ -62,15 +64,16 @@ class MessagePassing(AbstractSolver):
         """The attempt, repaired, with the highest total confidence in the `open_` clients."""
         passing = BeliefPropagation(problem, open_, iterations=self.iterations, damping=self.damping)
         best: State | None = None
-        for step, times in enumerate(self.outliers):
-            progress(step, len(self.outliers))
-            state = self._repaired(passing, passing.run(passing.start(times)))
+        attempts = list(itertools.product(self.outliers, (False, True)))
+        for step, (times, moving) in enumerate(attempts):
+            progress(step, len(attempts))
+            state = self._repaired(passing, passing.run(passing.start(times, moving=moving)))
             if best is None or passing.found(state) > passing.found(best):
                 best = state
             if passing.found(best) >= ENOUGH_FOUND * open_.sum():
                 break
         assert best is not None
-        progress(len(self.outliers), len(self.outliers))
+        progress(len(attempts), len(attempts))
         return best
 
     def _repaired(self, passing: BeliefPropagation, best: State) -> State:

@@ -18,7 +18,6 @@ from attacks.disaggregation.noise.round_model import RoundModel, Scales
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import MessagePassing
 from attacks.disaggregation.space.gram_corrections import level_rounds, outliers
-from attacks.disaggregation.space.whitening import whitened_gram
 from scenarios.planted import blurred
 from tests.helpers.planted import right
 
@@ -133,23 +132,6 @@ def test_detection_is_the_best_linear_estimate(missing, doubtful, alike, capfd):
         np.testing.assert_allclose(shift[r], expected, rtol=tolerance)
         np.testing.assert_allclose(variance[r], 1 / np.diag(Q) - doubt[r], rtol=tolerance)
     assert not any(capfd.readouterr())  # LAPACK complains in words
-
-
-def test_whitening_undoes_the_scales_of_a_layers_rows_and_columns():
-    rng = np.random.default_rng(4)
-    plain = rng.standard_normal((40, 12, 20))
-    scaled = rng.uniform(0.7, 1.4, (12, 1)) * plain * rng.uniform(0.7, 1.4, 20)
-    sizes = np.full(40, 5.0)
-    expected, found = (whitened_gram(x.reshape(40, -1), sizes, [(12, 20)]) for x in (plain, scaled))
-    assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
-
-
-def test_whitening_takes_out_the_common_mean():
-    rng = np.random.default_rng(5)
-    P = (rng.random((30, 6)) < 0.4).astype(float)
-    sizes, G = P.sum(axis=1), rng.standard_normal((6, 50))
-    apart, together = (whitened_gram(P @ (G + shift), sizes, [(50,)]) for shift in (0, 100 * rng.random(50)))
-    np.testing.assert_allclose(together, apart, atol=1e-2)
 
 
 def test_outliers_and_levelling_are_what_they_say():
