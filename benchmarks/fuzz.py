@@ -3,7 +3,7 @@
     python -m benchmarks.fuzz [--cases 2000] [--seed 0]
 
 The test suite tries 200 cases of the same kinds. Faults are printed as they are found: a traceback, more
-than one line, a file that is left behind, or a command that takes longer than a minute.
+than one line, a file that is left behind, a command that takes a minute of processor time, or one that hangs.
 """
 
 from __future__ import annotations

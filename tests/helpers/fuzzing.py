@@ -25,8 +25,10 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-TIME_LIMIT_S = 60
-"""A command that takes longer hangs. The inputs are tiny: without damage, all take some seconds at most."""
+CPU_LIMIT_S = 60
+"""Processor time of a command. The inputs are tiny: without damage, commands take some seconds."""
+HANG_S = 300
+"""A command that takes longer hangs. The limit is long, because other programs may keep the cores busy."""
 MEMORY_LIMIT = 16 << 30
 """Bytes of address space for a command."""
 
@@ -429,6 +431,7 @@ def _be_the_command(command: tuple[str, ...], folder: Path, stderr: int) -> None
     try:
         os.setpgid(0, 0)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
         os.chdir(folder)
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         os.dup2(stderr, 2)
@@ -450,7 +453,7 @@ def _be_the_command(command: tuple[str, ...], folder: Path, stderr: int) -> None
 
 
 def _waited_for(child: int) -> int | str:
-    deadline = time.monotonic() + TIME_LIMIT_S
+    deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
