@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
-BUFFERS = ("*running_mean", "*running_var", "*num_batches_tracked")
-"""Names of the buffers of PyTorch's BatchNorm layers: running statistics, not trained by gradients."""
+from fedsim.core.buffers import is_trained
 
 Arrays = dict[tuple[str, str], NDArray[Any]]
 """Arrays by record and name."""
@@ -77,9 +75,7 @@ class Layout:
         for (record, name), array in reply.items():
             place = Place(record, name, array.shape, str(array.dtype))
             known = sent is None or getattr(sent.get((record, name)), "shape", None) == array.shape
-            skipped = any(fnmatchcase(name, pattern) for pattern in skip)
-            taken = array.dtype.kind == "f" and array.size and known and not skipped
-            (places if taken else aside).append(place)
+            (places if known and is_trained(name, array, skip) else aside).append(place)
         return cls(tuple(places), tuple(aside))
 
     @property

@@ -13,8 +13,8 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedsim.core.buffers import BUFFERS
 from fedsim.core.errors import UserError
-from fedsim.tap.layout import BUFFERS
 from fedsim.tap.log import Recording, Rows, TapLog, TruthKept
 from fedsim.tap.recorder import Recorder, Replies
 
@@ -131,6 +131,8 @@ def _attach(strategy: Strategy, recorder: Recorder) -> None:
 
     A strategy's own `start()` calls `self.aggregate_train`. It would never reach a wrapper around the object.
     """
+    while isinstance(strategy, Tap):  # several taps may record the same training in several ways
+        strategy = strategy.inner
     configure, aggregate = strategy.configure_train, strategy.aggregate_train
 
     @wraps(configure)

@@ -21,6 +21,7 @@ from attacks.reconciliation import posed_problem
 from fedsim.core.progress import Progress, silent
 from fedsim.core.seeds import Stage, stream
 from scenarios.audit.alternatives import Alternative, try_alternatives
+from scenarios.audit.doubts import Doubt, doubts
 from scenarios.audit.logs import Log
 
 _LARGEST_RANK_SHARE = 0.75
@@ -36,6 +37,20 @@ class Rejected:
 
 
 @dataclass(frozen=True)
+class Score:
+    """`right` of the `claimed` columns are true; the attack itself expected `expected` of them to be.
+
+    `false_proofs` are columns that count as proved and are wrong: there should be none. `clients` took part.
+    """
+
+    clients: int
+    claimed: int
+    expected: float
+    right: int
+    false_proofs: int
+
+
+@dataclass(frozen=True)
 class Audit:
     """The findings about a log.
 
@@ -45,7 +60,8 @@ class Audit:
     contradict exact counts, `doubted` is the standard deviation that the attack assumed for them.
     `sums_alone` is the number of columns that the sums give without counts and cohort sizes; None if that was
     not tried. If the attack separates more clients with the rank of the sums as their number than with
-    a given number, the audit shows the former, and `rejected` holds the given number.
+    a given number, the audit shows the former, and `rejected` holds the given number. `doubts` speak against
+    the audit's reading of the log. `score` compares the findings with the truth, if the log keeps it.
     """
 
     rounds: int
@@ -61,6 +77,21 @@ class Audit:
     alternatives: tuple[Alternative, ...]
     sums_alone: int | None
     rejected: Rejected | None = None
+    doubts: tuple[Doubt, ...] = ()
+    score: Score | None = None
+
+    @property
+    def verdict(self) -> str:
+        """`inconclusive` if anything contradicts the audit's reading, else `exposed` or `not separated`."""
+        beyond_reach = self.told_by == "given" and not self.separated and self.num_clients >= self.rounds
+        if self.doubts or self.rejected is not None or beyond_reach or self.misread:
+            return "inconclusive"
+        return "exposed" if self.separated else "not separated"
+
+    @property
+    def misread(self) -> bool:
+        """Whether the sums alone give more than the sums with counts and cohort sizes."""
+        return self.sums_alone is not None and self.sums_alone > self.separated
 
     @property
     def separated(self) -> int:
@@ -85,6 +116,8 @@ class Audit:
             recovery.reason[recovery.outcome == Outcome.UNRESOLVED], return_counts=True
         )
         return {
+            "verdict": self.verdict,
+            "doubts": [asdict(doubt) for doubt in self.doubts],
             "rounds": self.rounds,
             "entries": self.dim,
             "clients": {
@@ -105,6 +138,7 @@ class Audit:
                 for alternative in self.alternatives
             ],
             "sums_alone": self.sums_alone,
+            "score": None if self.score is None else asdict(self.score),
             "rejected_clients": None if self.rejected is None else asdict(self.rejected),
             "solver": recovery.solver,
             "seconds": recovery.seconds,
@@ -181,6 +215,7 @@ def audit(
         else (),
         sums_alone=_sums_alone(problem, subspace, seed) if missing else None,
         rejected=rejected,
+        doubts=doubts(log, problem, subspace, recovery),
     )
 
 

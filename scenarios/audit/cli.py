@@ -3,26 +3,61 @@
 from __future__ import annotations
 
 import json
-import math
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
+import click
 import typer
 
 from fedsim.core.errors import UserError
+from scenarios.audit.kinds import Rows
 
 
 def audit(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="The folder of a tap, instead of single files.")
+    ] = None,
     *,
     aggregates: Annotated[
-        Path,
+        Path | None,
         typer.Option(help="Sums, one row per round: .npy, .npz, .parquet, or a run's transcript folder."),
-    ],
+    ] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(
+            help="Models, one per round: a folder of .npz, .npy, .safetensors or .pt files, or a .npy table."
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,SETTING=NUMBER]…",
+            help="What made the models: fedavg, fedavgm, fedadam or fedadagrad, such as fedadam,eta=0.01.",
+        ),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            click_type=click.Choice(get_args(Rows)),
+            help="What the rows are. Means are multiplied back by cohort_size or weight.",
+        ),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(help="Pattern of arrays to leave out of --models; by default the buffers of BatchNorm."),
+    ] = None,
+    modulus: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**62, help="Integer rows are known modulo this; 0: plain numbers."),
+    ] = None,
     counts: Annotated[
         Path | None,
         typer.Option(help="CSV: client,start,stop,count[,sd]. Without it, recovered columns have no names."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="A new folder for the results.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A new folder for the results; DIR/audit by default.")
+    ] = None,
     clients: Annotated[
         int | None, typer.Option(min=1, help="Number of clients in the sums, if the counts do not name all.")
     ] = None,
@@ -30,7 +65,7 @@ def audit(
         float, typer.Option(min=0, help="Standard deviation of the noise in the counts.")
     ] = 0.0,
     cohort_sizes: Annotated[
-        Path | None, typer.Option(help="CSV with a column cohort_size, one line per round.")
+        Path | None, typer.Option(help="CSV: [round,]cohort_size[,weight], one line per row.")
     ] = None,
     layers: Annotated[
         Path | None, typer.Option(help='JSON: {"shapes": [[6, 3, 5, 5], …]}, the tensors of the model.')
@@ -45,33 +80,38 @@ def audit(
     ] = False,
 ) -> None:
     """Audit the logs of a real system: which clients do its sums and counts reveal?"""
+    from scenarios.audit.given import Given
+
+    given = Given(
+        folder=folder,
+        aggregates=aggregates,
+        models=models,
+        server=server,
+        rows=cast("Rows | None", rows),
+        skip=tuple(skip or ()),
+        modulus=modulus,
+        counts=counts,
+        counts_sd=counts_sd,
+        cohort_sizes=cohort_sizes,
+        layers=layers,
+    )
+    out = folder / "audit" if out is None and folder is not None else out
+    if out is None:
+        raise UserError("--out: expected a new folder for the results")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists: choose another --out")
-    if counts is None and counts_sd:
-        raise UserError(f"--counts-sd {counts_sd:g}: there are no counts; give --counts too")
-    if not math.isfinite(counts_sd):
-        raise UserError(f"--counts-sd {counts_sd:g}: expected a standard deviation, 0 or more")
-    from attacks.disaggregation import ProblemError
-    from attacks.disaggregation.disaggregate import solver_named
-    from attacks.disaggregation.solvers import unmet_need
-
-    try:
-        need = unmet_need(solver_named(solver), has_counts=counts is not None)
-    except ProblemError as error:
-        raise UserError(f"--{error}") from error
-    if need is not None:
-        raise UserError(f"--solver: {need}")
+    _check_solver(solver, has_counts=given.has_counts)
 
     from fedsim.core.files import check_writable, writing
     from scenarios.audit.audit import audit as audit_log
     from scenarios.audit.files import save_audit
-    from scenarios.audit.logs import Log
+    from scenarios.audit.score import score
     from scenarios.audit.summary import show_audit
     from scenarios.console import progress_bars
 
     with writing(out):
         check_writable(out)
-    log = Log.read(aggregates, counts, counts_sd=counts_sd, cohort_sizes=cohort_sizes, layers=layers)
+    log = given.read()
     with progress_bars() as bar:
         found = audit_log(
             log,
@@ -82,8 +122,25 @@ def audit(
             solving=bar("solving"),
             trying=bar("trying"),
         )
+    # Only now: the attack is over.
+    truth = None if given.tap is None else given.tap.truth()
+    if truth is not None:
+        found = replace(found, score=score(found, truth, log.rounds))
     save_audit(found, out)
     if as_json:
         typer.echo(json.dumps(found.summary(), indent=2))
         return
     show_audit(found, out / "report.html")
+
+
+def _check_solver(solver: str, *, has_counts: bool) -> None:
+    from attacks.disaggregation import ProblemError
+    from attacks.disaggregation.disaggregate import solver_named
+    from attacks.disaggregation.solvers import unmet_need
+
+    try:
+        need = unmet_need(solver_named(solver), has_counts=has_counts)
+    except ProblemError as error:
+        raise UserError(f"--{error}") from error
+    if need is not None:
+        raise UserError(f"--solver: {need}")

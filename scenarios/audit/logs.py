@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,12 @@ from analytics.report import ParticipationReport, ReportError
 from attacks.disaggregation import ProblemError
 from fedsim.core.errors import UserError
 from fedsim.core.files import reading
-from scenarios.audit.sums import places_of, read_sums
-
-COHORT_SIZE_DIGITS = 12
-"""Most digits of a cohort size. No federation is larger, and sums over many rounds fit into 64 bits."""
+from scenarios.audit.checkpoints import Checkpoints
+from scenarios.audit.kinds import Rows
+from scenarios.audit.rounds import RoundTable, counts_of_rows
+from scenarios.audit.rows import centred, mean_updates, multiplied
+from scenarios.audit.servers import FedAvg, Server
+from scenarios.audit.sums import read_sums
 
 OPTIONS = {"num_clients": "--clients", "solver": "--solver"}
 """Fields that come from no file: the option that sets each."""
@@ -29,9 +30,12 @@ OPTIONS = {"num_clients": "--clients", "solver": "--solver"}
 
 @dataclass(frozen=True)
 class Log:
-    """The records of a server: `aggregates` (rounds, dim), and the others if there are any.
+    """The records of a server: `aggregates` (rounds, dim), sums, and the others if there are any.
 
-    `files` maps each field to its file, for messages.
+    `files` maps each field to its file, for messages. `stated` tells what the rows were, if the user or a tap
+    said so. `missing` is what the rows would need to become sums and nobody gave: the name of an option, or
+    empty. `rounds` (rounds,) are the rounds of the rows, if they are known; some may have no row.
+    `assumed` means that nobody said what made the rows: that they are sums, or which server made the models.
     """
 
     aggregates: NDArray[Any]
@@ -39,6 +43,15 @@ class Log:
     cohort_sizes: NDArray[np.int64] | None
     layer_shapes: Sequence[tuple[int, ...]] | None
     files: dict[str, Path]
+    stated: Rows | None = None
+    missing: str = ""
+    rounds: NDArray[np.int64] | None = None
+    assumed: bool = False
+
+    @property
+    def gaps(self) -> int:
+        """Rounds before the last one that have no row."""
+        return 0 if self.rounds is None else int(self.rounds.max(initial=-1)) + 1 - len(self.rounds)
 
     @classmethod
     def read(
@@ -49,32 +62,107 @@ class Log:
         counts_sd: float = 0.0,
         cohort_sizes: Path | None = None,
         layers: Path | None = None,
+        rows: Rows | None = None,
+        modulus: int | None = None,
+        unfinished: bool = False,
     ) -> Log:
-        """Read files. `aggregates` may be a run's transcript folder, which also holds sizes and layers."""
+        """Read files. `aggregates` may be a run's transcript folder, which also holds sizes and layers.
+
+        Rows of integers are known up to multiples of the `modulus`; 0 means that they are plain numbers. The
+        last row of an `unfinished` log is left out if it lacks its line in the table of rounds.
+        """
         if aggregates.is_dir():
+            rows = rows or "sums"  # as runs write them
             cohort_sizes = cohort_sizes or _if_there(aggregates / "rounds.csv")
             layers = layers or _if_there(aggregates / "layers.json")
             aggregates /= "aggregates.npy"
-        files = {
-            "aggregates": aggregates,
-            "counts": counts,
-            "cohort_sizes": cohort_sizes,
-            "layer_shapes": layers,
-        }
-        for path in filter(None, files.values()):
-            if not path.is_file():
-                raise UserError(f"{path}: there is no such file")
-            if not os.access(path, os.R_OK):
-                raise UserError(f"{path}: cannot be read: permission denied")
+        files = _files(aggregates=aggregates, counts=counts, cohort_sizes=cohort_sizes, layer_shapes=layers)
         sums = read_sums(aggregates)
-        rounds = len(sums) if sums.ndim == 2 and len(sums) else None
-        return cls(
-            sums,
-            None if counts is None else _read_counts(counts, counts_sd, rounds),
-            None if cohort_sizes is None else _read_cohort_sizes(cohort_sizes),
-            None if layers is None else _read_layers(layers),
-            {field: path for field, path in files.items() if path is not None},
+        if modulus:
+            if sums.dtype.kind not in "iu":
+                raise UserError(f"--modulus {modulus}: the rows of {aggregates} are no integers")
+            sums = centred(sums, modulus)
+        table = None if cohort_sizes is None else RoundTable.read(cohort_sizes)
+        if unfinished and table is not None:
+            sums = sums[: len(table.rounds)]
+        log = cls._of(sums, table, counts, counts_sd, stated=rows, files=files)
+        integers = sums.dtype.kind in "iu" and modulus is None
+        return replace(
+            log,
+            layer_shapes=None if layers is None else _read_layers(layers),
+            missing="--modulus" if integers else log.missing,
+            assumed=rows is None,
         )
+
+    @classmethod
+    def of_models(
+        cls,
+        models: Checkpoints,
+        source: Path,
+        server: Server | None = None,
+        counts: Path | None = None,
+        *,
+        counts_sd: float = 0.0,
+        cohort_sizes: Path | None = None,
+        rows: Rows | None = None,
+    ) -> Log:
+        """The sums behind the models of a server, which are means of the clients' models.
+
+        Without a `server` they are taken for those of FedAvg. They are weighted means if the table of cohort
+        sizes has weights, unless `rows` says otherwise.
+        """
+        files = _files(aggregates=source, counts=counts, cohort_sizes=cohort_sizes, layer_shapes=None)
+        if rows == "sums":
+            raise UserError("--rows sums: models are means of updates: expected means or weighted-means")
+        means, rounds = mean_updates(models.models, models.rounds, server or FedAvg())
+        if not len(means):
+            raise UserError(f"{source}: no two models of consecutive rounds, from which a step could be told")
+        if not means.any():
+            raise UserError(f"{source}: no entry of the mean updates can be told from these models")
+        table = None if cohort_sizes is None else RoundTable.read(cohort_sizes)
+        if table is not None and not np.isin(rounds, table.rounds).all():
+            first = int(rounds[~np.isin(rounds, table.rounds)][0])
+            raise UserError(f"{cohort_sizes}: there is no line for round {first}")
+        if rows is None:
+            rows = "weighted-means" if table is not None and table.weights is not None else "means"
+        table = None if table is None else table.of(np.isin(table.rounds, rounds))
+        log = cls._of(means, table, counts, counts_sd, stated=rows, files=files, rounds=rounds)
+        return replace(log, layer_shapes=models.layer_shapes, assumed=server is None)
+
+    @classmethod
+    def _of(
+        cls,
+        rows: NDArray[Any],
+        table: RoundTable | None,
+        counts: Path | None,
+        counts_sd: float,
+        *,
+        stated: Rows | None,
+        files: dict[str, Path],
+        rounds: NDArray[np.int64] | None = None,
+    ) -> Log:
+        """Rows of any kind as sums, and counts over these rows; `rounds` (n,) are the rounds of the rows."""
+        if rounds is None and table is not None and len(table.rounds) == len(rows):
+            rounds = table.rounds
+        last = len(rows) if rounds is None else int(rounds.max(initial=-1)) + 1
+        gaps = last - len(rows)
+        report = None
+        if counts is not None:
+            limit = last if rows.ndim == 2 and len(rows) and not gaps else None
+            report = _read_counts(counts, counts_sd, limit)
+            if gaps and rounds is not None:
+                report = counts_of_rows(report, rounds)
+        missing = ""
+        if stated in ("means", "weighted-means"):
+            factors = None
+            if table is not None:
+                factors = table.cohort_sizes if stated == "means" else table.weights
+            if factors is None:
+                missing = "--cohort-sizes"
+            elif len(factors) == len(rows):
+                rows = multiplied(rows, factors)
+        sizes = None if table is None else table.cohort_sizes
+        return cls(rows, report, sizes, None, files, stated, missing, rounds)
 
     @contextmanager
     def mistakes(self) -> Iterator[None]:
@@ -97,29 +185,6 @@ def _read_counts(path: Path, noise_sd: float, rounds: int | None) -> Participati
     return counts
 
 
-def _read_cohort_sizes(path: Path) -> NDArray[np.int64]:
-    """The column `cohort_size` of a table with one line per round."""
-    sizes: list[int] = []
-    rounds: list[int | str] = []
-    with reading(path, "a CSV file of cohort sizes"):
-        with path.open(newline="", encoding="utf-8-sig") as file:  # as spreadsheets write it
-            reader = csv.DictReader(file)
-            if "cohort_size" not in (reader.fieldnames or ()):
-                raise UserError(f"{path}, line 1: expected a column cohort_size")
-            for row in reader:
-                size = str(row["cohort_size"]).strip()
-                if not size.isdecimal() or len(size) > COHORT_SIZE_DIGITS:
-                    raise UserError(
-                        f"{path}, line {reader.line_num}: cohort_size is {row['cohort_size']!r}, "
-                        "expected a whole number"
-                    )
-                sizes.append(int(size))
-                rounds.append(row.get("round", len(rounds)))
-        in_order = np.empty(len(sizes), dtype=np.int64)
-        in_order[places_of(rounds)] = sizes
-        return in_order
-
-
 class _Layers(BaseModel):
     model_config = ConfigDict(strict=True)
 
@@ -132,6 +197,17 @@ def _read_layers(path: Path) -> tuple[tuple[int, ...], ...]:
         return _Layers.model_validate_json(path.read_bytes()).shapes
     except ValidationError as error:
         raise UserError(f'{path}: expected {{"shapes": [[6, 3, 5, 5], …]}}, sides of 1 or more') from error
+
+
+def _files(**paths: Path | None) -> dict[str, Path]:
+    """The files that are given, by the field that each fills; a `UserError` about one that cannot be read."""
+    given = {field: path for field, path in paths.items() if path is not None}
+    for path in given.values():
+        if not path.exists() or (path.is_dir() and path != given.get("aggregates")):
+            raise UserError(f"{path}: there is no such file")
+        if not os.access(path, os.R_OK):
+            raise UserError(f"{path}: cannot be read: permission denied")
+    return given
 
 
 def _if_there(path: Path) -> Path | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from attacks.disaggregation.recovery import Outcome, Recovery
 from scenarios.audit.audit import Audit
-from scenarios.audit.words import advice, conclusion, noise, remarks
+from scenarios.audit.words import advice, conclusion, noise, remarks, scored
 from scenarios.pages import BACKGROUND, INK, UNRECOVERED, embedded, render
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def render_audit(audit: Audit, clients: Sequence[Mapping[str, Any]]) -> str:
         summary=audit.summary(),
         conclusion=conclusion(audit),
         noise=noise(audit),
+        scored="" if audit.score is None else scored(audit.score),
         remarks=remarks(audit),
         advice=advice(audit),
         picture=embedded(_draw(audit.recovery)) if audit.separated else "",

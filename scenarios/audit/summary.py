@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from scenarios.audit.audit import Audit
-from scenarios.audit.words import advice, conclusion, noise, remarks
+from scenarios.audit.words import advice, conclusion, noise, remarks, scored
 
 
 def show_audit(found: Audit, report_file: Path) -> None:
@@ -15,6 +15,7 @@ def show_audit(found: Audit, report_file: Path) -> None:
     summary = found.summary()
     tally = ", ".join(f"{number} {outcome}" for outcome, number in summary["outcomes"].items() if number)
     for name, value in (
+        ("verdict", found.verdict),
         ("separated", f"{found.separated} of {found.num_clients} clients ({found.told_by}): {tally}"),
         ("own updates", f"of {found.singled_out}"),
         ("right", f"about {found.expected_right:.1f} of {found.separated}, by the attack's own confidence"),
@@ -22,10 +23,16 @@ def show_audit(found: Audit, report_file: Path) -> None:
         ("rounds", f"{found.rounds}, of {found.dim} entries each, rank {found.rank}"),
     ):
         typer.echo(f"{name:<14}{value}")
+    if found.score is not None:
+        typer.echo(f"{'truth':<14}{scored(found.score)}")
     for reason, number in summary["unresolved"].items():
         typer.echo(f"{'unresolved':<14}{number}: {reason}")
     for tried in found.alternatives:
         typer.echo(f"  with {tried.change}: {tried.separated} of {found.separated} come out the same")
-    for sentence in (*([] if found.separated else [conclusion(found)]), *remarks(found), *advice(found)):
+    for sentence in (
+        *([] if found.separated and not found.doubts else [conclusion(found)]),
+        *remarks(found),
+        *advice(found),
+    ):
         typer.echo(f"  {sentence}")
     typer.echo(f"{'report':<14}{report_file}")

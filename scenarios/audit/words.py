@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from scenarios.audit.audit import Audit
+from scenarios.audit.audit import Audit, Score
 
 
 def conclusion(audit: Audit) -> str:
     """What leaked, and how sure the attack is, in two sentences."""
+    if audit.doubts:
+        return (
+            f"Inconclusive: the log may not be what it was taken for, so the {audit.separated} of "
+            f"{audit.num_clients} clients that the attack separated prove nothing. Neither would none."
+        )
     if not audit.separated:
         return (
             "This attack separated no client. That is no proof that these sums and counts are safe: more "
@@ -20,6 +25,14 @@ def conclusion(audit: Audit) -> str:
     )
 
 
+def scored(score: Score) -> str:
+    """How many of the claims are true."""
+    wrong = f"; {score.false_proofs} proved columns are wrong" if score.false_proofs else ""
+    return (
+        f"{score.right} of {score.claimed} separated columns are right, {score.expected:.1f} expected{wrong}"
+    )
+
+
 def noise(audit: Audit) -> str:
     """How noisy the sums are."""
     if audit.exact:
@@ -29,7 +42,7 @@ def noise(audit: Audit) -> str:
 
 def remarks(audit: Audit) -> list[str]:
     """Contradictions within the log."""
-    sentences = []
+    sentences = [f"Inconclusive: {doubt.finding} Mend it with {doubt.mend}." for doubt in audit.doubts]
     if audit.rejected is not None:
         sentences.append(
             f"Inconclusive: --clients says {audit.rejected.num_clients}, but sums without noise have rank "
@@ -43,7 +56,7 @@ def remarks(audit: Audit) -> list[str]:
             f"Inconclusive: with {audit.num_clients} clients, as --clients says, and {audit.rounds} rounds "
             "this attack separates nobody, whatever the sums are. If the number may be wrong, leave it out."
         )
-    if audit.sums_alone and audit.sums_alone > audit.separated:
+    if audit.misread:
         sentences.append(
             f"The sums alone reveal {audit.sums_alone} columns, more than the sums with counts and cohort "
             "sizes. Do the counts and the cohort sizes belong to these sums? Rounds are counted from 0, stop "
@@ -60,7 +73,7 @@ def remarks(audit: Audit) -> list[str]:
 
 def advice(audit: Audit) -> list[str]:
     """What prevents separation whatever the attack."""
-    if not audit.separated:
+    if not audit.separated or audit.doubts:
         return []
     return [
         f"Sums cannot tell clients apart while there are at most as many rounds as clients (here "

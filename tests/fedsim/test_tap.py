@@ -76,6 +76,12 @@ def test_weighted_sums_and_means(tmp_path, dtype):
     )
 
 
+def test_several_taps_record_the_same_training(tmp_path):
+    start(Tap(Tap(FedAvg(fraction_train=0.4), out=tmp_path / "a"), out=tmp_path / "b", record="mean"))
+    sums, means = (Transcript.load(tmp_path / name / "transcript") for name in "ab")
+    np.testing.assert_allclose(means.aggregates * means.weights[:, None], sums.aggregates, atol=1e-5)
+
+
 def test_models_are_those_of_the_strategy(tmp_path):
     tap = Tap(FedAvg(fraction_train=0.4), out=tmp_path / "log", record="model", weighted_by="num-examples")
     result = start(tap)

@@ -181,7 +181,7 @@ HEADER = "client,start,stop,count\n"
         ({"rounds.csv": "round,cohort_size\n0,1\n"}, "rounds.csv: shape (1,), expected one for each of 40"),
         (
             {"rounds.csv": "round,cohort_size\n1,1\n2,1\n"},
-            "rounds.csv: not a CSV file of cohort sizes: its column round is not 0 to 1",
+            "rounds.csv: not a CSV file of cohort sizes: its column round begins at 1",
         ),
         (
             {"rounds.csv": "cohort_size\n" + "9\n" * 40},

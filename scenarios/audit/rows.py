@@ -1,0 +1,70 @@
+"""From what a server stored to the sums that the attack takes: means multiplied back, models taken apart."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scenarios.audit.servers import Server
+
+
+def multiplied(rows: NDArray[Any], factors: NDArray[Any]) -> NDArray[np.float32]:
+    """(n, dim) row r times `factors[r]`, in a file without a name."""
+    return filled(
+        (np.asarray(row, dtype=np.float64) * factor for row, factor in zip(rows, factors, strict=True)),
+        (len(rows), rows.shape[1]),
+    )
+
+
+def centred(rows: NDArray[Any], modulus: int) -> NDArray[np.float32]:
+    """Integers modulo `modulus` (at most 2**62) as the signed numbers of least size that they stand for."""
+    half = modulus // 2
+    return filled(((row.astype(np.int64) % modulus + half) % modulus - half for row in rows), rows.shape)
+
+
+def mean_updates(
+    models: NDArray[Any], rounds: NDArray[np.int64], server: Server
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The mean updates (n, dim) that a server's models give away, and the round of each (n,), from 0.
+
+    `models` (m, dim) were saved after `rounds` (m,) rounds. A missing model costs the two rounds beside it,
+    and more if the server has a memory. Entries that cannot be told in some round become zero in all.
+    """
+    parts, told = [], []
+    runs = np.split(np.arange(len(rounds)), np.flatnonzero(np.diff(rounds) != 1) + 1)
+    for run in runs:
+        first = int(rounds[run[0]])
+        if first > 0 and server.forgets is None:
+            continue
+        lost = 0 if first == 0 else int(server.forgets or 0)
+        if len(run) - 1 - lost < 1:
+            continue
+        parts.append((run, lost))
+        told.append(np.arange(first + lost, first + len(run) - 1))
+    if not parts:
+        return np.zeros((0, models.shape[1]), dtype=np.float32), np.zeros(0, dtype=np.int64)
+
+    def means() -> Iterator[NDArray[np.float64]]:
+        for run, lost in parts:
+            for index, mean in enumerate(server.means((models[i] for i in run), int(rounds[run[0]]))):
+                if index >= lost:
+                    yield mean
+
+    table = filled(means(), (sum(map(len, told)), models.shape[1]))
+    for column in range(0, table.shape[1], 1 << 16):
+        part = table[:, column : column + (1 << 16)]
+        part[:, ~np.isfinite(part).all(axis=0)] = 0
+    return table, np.concatenate(told)
+
+
+def filled(rows: Iterable[NDArray[Any]], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """The rows in a memory-mapped file without a name: they may be larger than memory."""
+    with tempfile.TemporaryFile(prefix="fedsim-audit-") as copy:
+        table = np.memmap(copy, dtype=np.float32, mode="w+", shape=shape)
+    for place, row in enumerate(rows):
+        table[place] = row
+    return table
