@@ -1,7 +1,6 @@
 """A server that goes through the masking protocol by hand, and lies where a test wants it to."""
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedsim.flower import vector_record
@@ -11,6 +10,7 @@ from fedsim.trusted.masking.letters import LETTER_BYTES
 from fedsim.trusted.masking.masks import add_masks
 from fedsim.trusted.masking.packing import packed_seats, packed_set, rows, unpacked_seats
 from fedsim.trusted.masking.roster import Entry, Roster
+from fedsim.trusted.masking.signatures import SigningKey
 from tests.helpers.fleet import Fleet
 
 DIM = 300
@@ -104,7 +104,7 @@ class LyingServer:
         state = self.fleet.grid.states[self.nodes[self.clients[seat]]]
         key = state["masking-identity"]["signing-key"]
         assert isinstance(key, bytes)
-        return Ed25519PrivateKey.from_private_bytes(key)
+        return SigningKey.parse(key)
 
     def without_masks(self, vector, seat, own_seed, mask_seed, others):
         """A vector of which both secrets are known."""

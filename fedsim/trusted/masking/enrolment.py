@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedsim.flower import client_number, config_in
 from fedsim.trusted.masking.errors import ContradictionError, NotEnrolledError, RegistryError, TruncatedError
-from fedsim.trusted.masking.keys import PUBLIC_KEY_BYTES
+from fedsim.trusted.masking.signatures import VERIFYING_KEY_BYTES, SigningKey
 from fedsim.trusted.replies import delivered
 
 ENROL, REGISTER = "masking_enrol", "masking_register"
@@ -38,13 +37,13 @@ class Registry:
     packed: bytes
 
     def __len__(self) -> int:
-        return len(self.packed) // PUBLIC_KEY_BYTES
+        return len(self.packed) // VERIFYING_KEY_BYTES
 
     def public_key(self, client: int) -> bytes:
         """A client's key."""
         if not 0 <= client < len(self):
             raise ContradictionError(f"client {client} has never enrolled")
-        return self.packed[client * PUBLIC_KEY_BYTES : (client + 1) * PUBLIC_KEY_BYTES]
+        return self.packed[client * VERIFYING_KEY_BYTES : (client + 1) * VERIFYING_KEY_BYTES]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Identity:
     """A device's own number and signing key, and the registry that it was given at enrolment."""
 
     client: int
-    key: Ed25519PrivateKey
+    key: SigningKey
     registry: Registry
 
     @classmethod
@@ -61,7 +60,7 @@ class Identity:
         kept = config_in(context.state, _RECORD)
         if _REGISTRY not in kept:
             raise NotEnrolledError(f"client {client_number(context)} has no registry of its peers' keys")
-        key = Ed25519PrivateKey.from_private_bytes(_bytes(kept, _SIGNING_KEY))
+        key = SigningKey.parse(_bytes(kept, _SIGNING_KEY))
         return cls(client_number(context), key, Registry(_bytes(kept, _REGISTRY)))
 
 
@@ -71,7 +70,7 @@ def answer_enrolment(app: ClientApp) -> None:
     @app.query(ENROL)
     def enrol(message: Message, context: Context) -> Message:
         """The public key; made when it is first asked for, and the same ever after."""
-        public_key = _own_key(context).public_key().public_bytes_raw()
+        public_key = _own_key(context).public
         answer = ConfigRecord({_CLIENT: client_number(context), _PUBLIC_KEY: public_key})
         return Message(RecordDict({_RECORD: answer}), reply_to=message)
 
@@ -79,10 +78,10 @@ def answer_enrolment(app: ClientApp) -> None:
     def register(message: Message, context: Context) -> Message:
         """Keep the registry; a second one has to be the same."""
         registry = Registry(_bytes(config_in(message.content, _RECORD), _REGISTRY))
-        if len(registry.packed) % PUBLIC_KEY_BYTES:
+        if len(registry.packed) % VERIFYING_KEY_BYTES:
             raise TruncatedError(f"{len(registry.packed)} bytes are no registry")
         key, client = _own_key(context), client_number(context)
-        if registry.public_key(client) != key.public_key().public_bytes_raw():
+        if registry.public_key(client) != key.public:
             raise RegistryError(f"the key of client {client} in the registry is not its own")
         kept = config_in(context.state, _RECORD)
         if kept.get(_REGISTRY, registry.packed) != registry.packed:
@@ -111,12 +110,12 @@ def enrol(grid: Grid, nodes: Sequence[int]) -> dict[int, int]:
     return clients
 
 
-def _own_key(context: Context) -> Ed25519PrivateKey:
+def _own_key(context: Context) -> SigningKey:
     if _RECORD not in context.state:
-        key = Ed25519PrivateKey.generate()
-        context.state[_RECORD] = ConfigRecord({_SIGNING_KEY: key.private_bytes_raw()})
+        key = SigningKey.generate()
+        context.state[_RECORD] = ConfigRecord({_SIGNING_KEY: key.packed})
     kept = config_in(context.state, _RECORD)
-    return Ed25519PrivateKey.from_private_bytes(_bytes(kept, _SIGNING_KEY))
+    return SigningKey.parse(_bytes(kept, _SIGNING_KEY))
 
 
 def _bytes(record: ConfigRecord, key: str) -> bytes:

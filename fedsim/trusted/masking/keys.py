@@ -20,7 +20,7 @@ from fedsim.trusted.masking.errors import BadSignatureError
 from fedsim.trusted.masking.masks import MASK_KEY_BYTES
 
 PUBLIC_KEY_BYTES = 32
-"""Length of a public key, for agreement or for signatures."""
+"""Length of a public key for agreement."""
 
 AGREED_BYTES = 32
 """Length of the secret that two devices agree on."""

@@ -5,7 +5,6 @@ import os
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from fedsim.trusted.masking import Masked
@@ -21,7 +20,7 @@ from fedsim.trusted.masking.keys import Binding
 from fedsim.trusted.masking.packing import packed_seats, packed_set
 from fedsim.trusted.masking.roster import Entry, Roster
 from fedsim.trusted.masking.secret_sharing import SHARE_BYTES, combine
-from fedsim.trusted.masking.signatures import delivered_statement, keys_statement
+from fedsim.trusted.masking.signatures import SigningKey, delivered_statement, keys_statement
 from tests.helpers.fleet import Fleet
 from tests.helpers.lying_server import LyingServer, drawn_updates
 
@@ -66,7 +65,7 @@ def keys_made_by_the_server(roster, seat, signing_key):
 @pytest.mark.parametrize("seats", [[1], [1, 2, 3]])
 def test_the_server_cannot_put_its_own_keys_on_the_other_seats(seats):
     server = LyingServer(4)
-    honest, own = server.keys(range(4)), Ed25519PrivateKey.generate()
+    honest, own = server.keys(range(4)), SigningKey.generate()
     entries = [
         keys_made_by_the_server(honest, s, own) if s in seats else honest[s] for s in range(len(honest))
     ]
@@ -76,7 +75,7 @@ def test_the_server_cannot_put_its_own_keys_on_the_other_seats(seats):
 
 def test_the_server_cannot_invent_clients():
     server = LyingServer(4)
-    honest, own = server.keys(range(4)), Ed25519PrivateKey.generate()
+    honest, own = server.keys(range(4)), SigningKey.generate()
     ghost = dataclasses.replace(keys_made_by_the_server(honest, 3, own), client=77)
     with pytest.raises(ContradictionError, match="client 77 has never enrolled"):
         server.share(0, Roster.of([honest[0], honest[1], ghost]))

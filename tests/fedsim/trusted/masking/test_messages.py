@@ -15,6 +15,7 @@ from fedsim.trusted.masking.errors import (
 )
 from fedsim.trusted.masking.packing import packed_seats, packed_set
 from fedsim.trusted.masking.roster import Roster
+from fedsim.trusted.masking.signatures import VERIFYING_KEY_BYTES
 from tests.helpers.lying_server import LyingServer
 
 
@@ -219,11 +220,12 @@ def test_the_registry_is_fixed_at_enrolment(server):
     state = server.fleet.grid.states[server.nodes[1]]["masking-identity"]
     registry = state["registry"]
     register(server, 1, registry)
-    for changed in (flipped(registry, 100), registry + bytes(32)):
+    length = VERIFYING_KEY_BYTES
+    for changed in (flipped(registry, 3 * length + 1), registry + bytes(length)):
         with pytest.raises(RegistryError, match="fixed at enrolment"):
             register(server, 1, changed)
     with pytest.raises(RegistryError, match="not its own"):
-        register(server, 1, flipped(registry, 40))
+        register(server, 1, flipped(registry, length + 1))
     with pytest.raises(TruncatedError):
         register(server, 1, registry[:-1])
 
