@@ -33,10 +33,17 @@ class InlineGrid(Grid, DeviceMemory):
     delivered, so that it can train the whole cohort at once; devices still answer one by one. It may reuse
     the memory of the updates in the next round. Therefore the grid settles the diaries before it calls
     `prepare` again, and a caller must send the calls of a round together and must not keep their replies for
-    longer than the round.
+    longer than the round. `run_config` is what apps find in their context.
     """
 
-    def __init__(self, client_app: ClientApp, clients: int, prepare: Prepare | None = None) -> None:
+    def __init__(
+        self,
+        client_app: ClientApp,
+        clients: int,
+        prepare: Prepare | None = None,
+        *,
+        run_config: Mapping[str, bool | float | int | str] | None = None,
+    ) -> None:
         self._client_app, self._prepare = client_app, prepare
         self._contexts = {
             _FIRST_NODE_ID + client: Context(
@@ -44,7 +51,7 @@ class InlineGrid(Grid, DeviceMemory):
                 node_id=_FIRST_NODE_ID + client,
                 node_config={"partition-id": client, "num-partitions": clients},
                 state=RecordDict(),
-                run_config={},
+                run_config=dict(run_config or {}),
             )
             for client in range(clients)
         }

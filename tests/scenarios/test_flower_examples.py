@@ -1,0 +1,100 @@
+"""The examples: Flower apps as users write them, each plus the three lines of a tap."""
+
+import importlib
+import json
+import os
+import random
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import pytest
+from flwr.app import Context, RecordDict
+
+from fedsim.flower import SERVER_NODE_ID, enter_local_task
+from fedsim.grids.inline import InlineGrid
+from fedsim.grids.superlink import private_superlink
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples/flower").glob("*/pyproject.toml"))
+CLIENTS = 8
+
+
+def settings_of(project):
+    return tomllib.loads(project.read_text())["tool"]["flwr"]["app"]
+
+
+@pytest.fixture
+def apps(monkeypatch):
+    """Import the two apps of an example, and forget its modules afterwards."""
+    loaded = []
+
+    def load(project):
+        monkeypatch.syspath_prepend(str(project.parent))
+        components = settings_of(project)["components"]
+        modules = [
+            importlib.import_module(components[k].partition(":")[0]) for k in ("serverapp", "clientapp")
+        ]
+        loaded.append(modules[0].__name__.partition(".")[0])
+        return [module.app for module in modules]
+
+    yield load
+    for package in loaded:
+        for name in [n for n in sys.modules if n.partition(".")[0] == package]:
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("project", EXAMPLES, ids=lambda path: path.parent.name)
+def test_an_example_runs_and_is_audited(apps, fedsim, project, tmp_path):
+    server_app, client_app = apps(project)
+    config = settings_of(project)["config"] | {"audit-log": str(tmp_path / "log"), "num-server-rounds": 8}
+    random.seed(2)
+    enter_local_task()
+    context = Context(run_id=1, node_id=SERVER_NODE_ID, node_config={}, state=RecordDict(), run_config=config)
+    server_app(InlineGrid(client_app, CLIENTS, run_config=config), context)
+    done = fedsim("audit", tmp_path / "log", "--no-alternatives", "--solver", "projection")
+    assert (done.status, done.stderr) == (0, "")
+    found = json.loads((tmp_path / "log/audit/result.json").read_text())
+    assert found["rounds"] == 8
+    assert found["score"]["clients"] == found["clients"]["named"]
+
+
+@pytest.mark.parametrize("project", EXAMPLES, ids=lambda path: path.parent.name)
+def test_a_tap_is_three_lines(project):
+    sources = [path.read_text() for path in project.parent.rglob("*.py")]
+    marked = [line for source in sources for line in source.splitlines() if "# tap: " in line]
+    assert [line[-1] for line in marked] == ["1", "2", "3"]
+    assert sum(line.count("Tap") for source in sources for line in source.splitlines()) == 2
+
+
+@pytest.mark.slow
+def test_flwr_run_records(fedsim, monkeypatch, tmp_path):
+    """As a person does it: `flwr run`, with nodes that Flower simulates."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (project,) = (path.parent for path in EXAMPLES if path.parent.name == "custom_strategy")
+    home = tmp_path / "flower"
+    home.mkdir()
+    with private_superlink(nodes=0) as superlink:
+        (home / "config.toml").write_text(
+            '[superlink]\ndefault = "private"\n[superlink.private]\n'
+            f'address = "{superlink.address}"\ninsecure = true\n'
+        )
+        arguments = [
+            "--format",
+            "json",
+            "--run-config",
+            f'audit-log="{tmp_path / "log"}" num-server-rounds=8',
+        ]
+        arguments += ["--federation-config", "num-supernodes=5"]
+        submitted = subprocess.run(
+            [Path(sysconfig.get_path("scripts")) / "flwr", "run", project, *arguments],
+            env={**os.environ, "FLWR_HOME": str(home), "FLWR_DISABLE_UPDATE_CHECK": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        superlink.wait(int(json.loads(submitted.stdout)["run-id"]))
+    done = fedsim("audit", tmp_path / "log", "--no-alternatives", "--json")
+    assert (done.status, json.loads(done.stdout)["rounds"]) == (0, 8)
