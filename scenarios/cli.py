@@ -42,6 +42,26 @@ app = typer.Typer(
     suggest_commands=False,  # Click does.
 )
 
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from fedsim.core.version import installed_version
+
+        typer.echo(f"fedsim {installed_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, such as clients.local_epochs=8."),

@@ -64,7 +64,7 @@ def _from_parquet(path: Path) -> NDArray[Any]:
     try:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
-        raise UserError(f"{path}: reading it needs pyarrow: pip install 'fedsim[parquet]'") from error
+        raise UserError(f"{path}: reading it needs pyarrow: pip install pyarrow") from error
 
     file = parquet.ParquetFile(path)
     names = file.schema_arrow.names

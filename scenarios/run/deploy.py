@@ -6,13 +6,13 @@ It is the app that `flwr run .` starts, on a SuperLink that lives as long as the
 from __future__ import annotations
 
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 import tomli_w
 from flwr.cli.build import build_fab_from_files
 
 from fedsim.core.progress import Progress, silent
+from fedsim.core.version import installed_version
 from fedsim.grids.superlink import private_superlink
 from fedsim.records import rounds_recorded
 from scenarios.run.directory import RunDirectory
@@ -48,7 +48,7 @@ def bundle(config: RunConfig) -> bytes:
         },
         "config": config.model_dump(),
     }
-    project = {"name": "fedsim", "version": version("fedsim")}
+    project = {"name": "fedsim", "version": installed_version()}
     content = tomli_w.dumps({"project": project, "tool": {"flwr": {"app": app}}})
     fab, _ = build_fab_from_files({"pyproject.toml": content.encode()})
     return fab

@@ -19,6 +19,7 @@ from attacks.settings import AttackSettings
 from fedsim.core.errors import UserError
 from fedsim.core.files import parsing, reading
 from fedsim.core.settings import Settings
+from fedsim.core.version import installed_version
 from fedsim.data import DataSource
 from fedsim.defences import Defences
 from fedsim.federation import ClientSettings, FederationSettings
@@ -54,10 +55,10 @@ class Scenario(Settings):
 
     def to_toml(self) -> str:
         """Every setting with its default written out, and the versions of the main packages."""
-        made_with = ", ".join(
-            f"{name} {version(name)}" for name in ("fedsim", "flwr", "torch", "numpy", "scipy")
+        others = ", ".join(f"{name} {version(name)}" for name in ("flwr", "torch", "numpy", "scipy"))
+        return f"# fedsim {installed_version()}, {others}\n" + tomli_w.dumps(
+            self.model_dump(mode="json", exclude_none=True)
         )
-        return f"# {made_with}\n" + tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
 
 def find_scenario(name: str) -> Path:

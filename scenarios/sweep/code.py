@@ -10,10 +10,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 from fedsim.core.files import write_text
+from fedsim.core.version import installed_version
 from scenarios.sweep.imports import import_closure
 
 UNKNOWN_CODE = "unknown"
@@ -28,7 +28,7 @@ _WORK = "scenarios.sweep.work"
 @cache
 def this_code() -> str:
     """The code that runs, such as 0.1.0+55c581db."""
-    return f"{version('fedsim')}+{sources_digest(_ROOT)}"
+    return f"{installed_version()}+{sources_digest(_ROOT)}"
 
 
 def sources_digest(root: Path) -> str:

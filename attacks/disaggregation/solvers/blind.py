@@ -61,7 +61,7 @@ ENTRY_ERROR = 0.5
 NO_COLUMN_LEFT = (
     "no column is left for this client: it never took part, always with another, or was not found"
 )
-WITHOUT_LATTICE = "; lattice reduction would search further: pip install fedsim[lattice]"
+WITHOUT_LATTICE = "; lattice reduction would search further: pip install fpylll cysignals"
 HIDDEN = "the noise hides the column"
 WHOSE = "somebody's column: the counts do not tell whose"
 
