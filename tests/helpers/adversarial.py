@@ -42,8 +42,8 @@ class Adversarial:
 def adversarial(family: tuple[str, ...], seed: int) -> Adversarial:
     """A small problem of the family: 3 to 9 clients, of which client 0 has the weakness.
 
-    Rates, windows, missing counts and whether cohort sizes are known vary with the seed. A hidden client is
-    in the cohort sizes, as in the sums, and not in the counts; a stray update is in the sums alone.
+    Rates, windows, missing counts, precision and whether cohort sizes are known vary with the seed. A hidden
+    client is in the cohort sizes, as in the sums, and not in the counts; a stray update is in the sums alone.
     """
     rng = np.random.default_rng([seed, *map(ord, "+".join(family))])
     K = int(rng.integers(3, 10))
@@ -55,7 +55,8 @@ def adversarial(family: tuple[str, ...], seed: int) -> Adversarial:
         _weaken(name, P, G, rng)
     counts = windowed_counts(P, window)
     if rng.random() < 0.25:
-        counts = blurred(counts, rng, known=0.7)
+        some = blurred(counts, rng, known=0.7)
+        counts = counts if np.isnan(some.count).all() else some
     A, sizes = P @ G, P.sum(axis=1, dtype=np.int64)
     for name in family:
         if name in ("hidden", "namesake"):
@@ -75,6 +76,8 @@ def adversarial(family: tuple[str, ...], seed: int) -> Adversarial:
             for t, k in lost:
                 A[t] -= G[k]
                 P[t, k], sizes[t] = 0, sizes[t] - 1
+    if rng.random() < 0.5:
+        A = A.astype(min(A.dtype, np.dtype(np.float32)))
     problem = DisaggregationProblem(A, counts, num_clients=K + 1 if sizes.max() > K else None)
     if rng.random() < 0.6:
         problem = replace(problem, cohort_sizes=sizes)

@@ -97,11 +97,11 @@ def test_counts_that_fix_a_column_overrule_the_solver():
 
 def test_a_solvers_own_proof_counts_only_in_a_space_that_holds_every_column():
     """Two clients are always together: the rank is one short, and others' columns may be missing too."""
-    P = planted(7).participation.copy()
+    P = planted(6).participation.copy()
     for together, outcome in ((False, Outcome.PROVED), (True, Outcome.CONSISTENT)):
         if together:
             P[:, 5] = P[:, 2]
-        instance = prepared(with_sizes(planted(7, participation=P)))
+        instance = prepared(with_sizes(planted(6, participation=P)))
         found = candidates(instance, P.T.copy())
         found.proved[:] = True
         verdict = judge(instance, found, solver="test", prove=False)
