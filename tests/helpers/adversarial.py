@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from analytics.report import windowed_counts
 from attacks.disaggregation import DisaggregationProblem
+from attacks.disaggregation.solvers import Blind, Gurobi, Highs, Projection, Solver
 from scenarios.planted import blurred
 
 WEAKNESSES = (
@@ -28,6 +29,13 @@ FAMILIES = (
     *((weakness, filler) for weakness in WEAKNESSES for filler in FILLERS),
 )
 """Every weakness and every filler alone, and every pair of them."""
+SOLVERS: dict[str, Solver] = {
+    "projection": Projection(max_iterations=100),
+    "highs": Highs(),
+    "gurobi": Gurobi(),
+    "blind": Blind(max_iterations=100),
+}
+"""Solvers that can prove. Their searches are short: a column that nobody finds is no false proof."""
 
 
 @dataclass(frozen=True)
