@@ -7,7 +7,7 @@ another client sends) lowers the rank by one, and anything that no listed client
 Cohort sizes can confirm it, if every sum holds as many updates as its size s says:
 
 - Everybody's counts are complete and add up to the sizes. Then nobody without counts is in the sums, and no
-  counted update is missing.
+  counted update is missing. The one exception cannot be seen: one replaces the other in the same window.
 - There is a *witness*: one column for every client, in the space and with its exact counts. They are
   independent, as many as the rank, and add up to s. Then s lies in the space. But s is the sum of the true
   columns, so it is impossible that all of them but one lie in the space.
