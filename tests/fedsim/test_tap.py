@@ -8,6 +8,7 @@ import random
 import stat
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from fedsim.records import Transcript
 from fedsim.tap import log
 from tests.helpers.foreign_app import SHAPES, examples_of, flat, foreign_grid, initial_arrays
 
+ROOT = Path(__file__).parents[2]
 FIRST_NODE = 1000
 CLIENTS = 8
 
@@ -258,6 +260,39 @@ def test_a_killed_recording_continues(tmp_path, monkeypatch, at):
     second = Tap(_Silent(), out=tmp_path / "log", window=2)
     start(second, rounds=4 - second._recorder.log.rounds)
     assert bytes_of(tmp_path / "log") == bytes_of(tmp_path / "whole")
+
+
+SERVER = """
+import sys
+from flwr.serverapp.strategy import FedAvg
+from fedsim import Tap
+from tests.helpers.foreign_app import foreign_grid, initial_arrays
+
+class Telling(FedAvg):
+    def aggregate_evaluate(self, server_round, replies):
+        print(server_round, flush=True)
+
+tap = Tap(Telling(fraction_train=0.4), out=sys.argv[1], window=4)
+tap.start(foreign_grid(8), initial_arrays(), num_rounds=int(sys.argv[2]))
+"""
+
+
+def test_a_killed_server_continues_its_recording(tmp_path):
+    """Killed by the system at no particular moment, then started again."""
+    command = [sys.executable, "-c", SERVER, str(tmp_path / "log")]
+    with subprocess.Popen([*command, "100000"], cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        for _ in range(7):
+            server.stdout.readline()
+        server.kill()
+    subprocess.run([*command, "5"], cwd=ROOT, check=True, capture_output=True)
+    transcript = Transcript.load(tmp_path / "log/transcript")
+    rounds = len(transcript.aggregates)
+    assert rounds >= 12
+    P = participation(tmp_path / "log", rounds)
+    np.testing.assert_allclose(transcript.aggregates, P @ UPDATES, atol=1e-5)
+    np.testing.assert_array_equal(transcript.cohort_sizes, P.sum(axis=1))
+    for client, first, stop, count in counts(tmp_path / "log"):
+        assert count == P[first:stop, client - FIRST_NODE].sum()
 
 
 def test_what_is_refused(tmp_path):
