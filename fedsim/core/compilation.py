@@ -27,6 +27,11 @@ class _SourcesCache(FunctionCache):
         super().__init__(function)  # type: ignore[no-untyped-call]
         self._cache_file._source_stamp = (self._cache_file._source_stamp, digest)
 
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep a compiled function, unless this process must not write files, as an attack's must not."""
+        with suppress(PermissionError):
+            super().save_overload(signature, data)  # type: ignore[no-untyped-call]
+
 
 def compiled(*sources: ModuleType, **options: Any) -> Callable[[F], F]:
     """`numba.njit(**options)` that keeps its result on disk.

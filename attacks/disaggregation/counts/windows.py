@@ -90,8 +90,8 @@ class Windows:
         outside = np.full((len(values), 1), fill, dtype=values.dtype)
         padded = np.concatenate((values, outside), axis=1)
         if self.shared:
-            return np.asarray(np.take(padded, self._window_of_round[0], axis=1))
-        return np.take_along_axis(padded, self._window_of_round, axis=1)
+            return np.asarray(np.take(padded, self.window_of_round[0], axis=1))
+        return np.take_along_axis(padded, self.window_of_round, axis=1)
 
     def inside(self, values: NDArray[_Any], fill: float = 0) -> NDArray[_Any]:
         """(K, W, g) `values` (K, rounds) gathered by window; `fill` where a window is shorter than g."""
@@ -104,7 +104,7 @@ class Windows:
         return flat.reshape(len(values), W, longest)
 
     @cached_property
-    def _window_of_round(self) -> NDArray[np.intp]:
+    def window_of_round(self) -> NDArray[np.intp]:
         """(L, rounds) the index of each round's window, W if there is none."""
         layouts, W, longest = self.index.shape
         window = np.full((layouts, self.rounds + 1), W, dtype=np.intp)

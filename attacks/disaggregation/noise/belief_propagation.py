@@ -8,8 +8,9 @@ participation. Entries known to be zero calibrate how far to trust the evidence 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,8 @@ EXPECTED_WRONG = 1e-3
 """Expected number of wrong columns at which an attempt ends."""
 GAIN = 0.3
 """Least increase of the expected number of right columns that makes an effort worthwhile."""
+RESTART_BELOW = 0.9
+"""Confidence below which a repair restarts a column."""
 ITERATIONS_WITHOUT_GAIN = 10
 """Iterations without a gain after which an attempt ends."""
 
@@ -195,6 +198,28 @@ class BeliefPropagation:
             if iteration > 2 * NOISE_COOLING and since >= ITERATIONS_WITHOUT_GAIN:
                 break
         return best
+
+    def repaired(self, best: State, *, most: int) -> State:
+        """The state after restarts of doubtful columns, as long as these make columns certain."""
+        for _ in range(most):
+            doubtful = self.open_ & (best.confidence < RESTART_BELOW)
+            if not doubtful.any():
+                break
+            expected = best.expected.copy()
+            expected[:, doubtful] = self.left_over(best.expected, doubtful)
+            state = self.run(replace(best, expected=expected))
+            gain = self.found(state) - self.found(best)
+            if gain > 0:
+                best = state
+            if gain < GAIN:
+                break
+        return best
+
+    def restarted(self, state: State, columns: NDArray[np.uint8]) -> State:
+        """The iteration from given `columns` (n, R), with the scales and noise of a `state`, cooled down."""
+        cooled = FIRST_FIT + math.ceil(NOISE_COOLING * math.log(FIRST_NOISE / LEAST_ROUND_NOISE))
+        expected, iteration = columns.T.astype(np.float64), max(state.iteration, cooled)
+        return self.run(replace(state, expected=expected, columns=columns, iteration=iteration))
 
     def model(self, state: State) -> RoundModel:
         """The model of the aggregates that belongs to a state."""

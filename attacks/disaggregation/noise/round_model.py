@@ -33,6 +33,8 @@ DRIFT_NOISE = 0.8
 """Factor of the noise when the search first tries a drift: part of the noise was drift until then."""
 SCALE_STEPS = {"client": 0.2, "mean": 0.4, "drift": 0.3, "bend": 0.5}
 """Steps of the coordinate search, in natural logarithms (absolute for the bend)."""
+LARGEST_REFINEMENT = 1.0
+"""Most that a refinement changes a scale, in natural logarithms (absolute for the bend)."""
 NOISE_STEP = 0.2
 """Step of the search for the noise, in natural logarithms."""
 
@@ -54,9 +56,13 @@ class Scales:
         """κ (rounds, rounds), or None if it is 1 everywhere."""
         if self.drift == 0:
             return None
-        time = (np.arange(rounds) + 0.5) / rounds - 0.5
-        position = np.cumsum(self.drift / rounds * np.exp(self.bend * time))
+        position = self.position(rounds)
         return np.asarray(np.exp(-np.abs(position[:, None] - position)))
+
+    def position(self, rounds: int) -> NDArray[np.float64]:
+        """(rounds,) how far updates have moved by each round, in correlation lengths."""
+        time = (np.arange(rounds) + 0.5) / rounds - 0.5
+        return np.asarray(np.cumsum(self.drift / rounds * np.exp(self.bend * time)))
 
     def neighbours(self, name: str) -> list[Scales]:
         """The scales with one of them a step up and a step down, where that is possible."""
@@ -93,6 +99,14 @@ class RoundModel:
     def energies(self) -> NDArray[np.float64]:
         """(n+1,) the diagonal of S."""
         return np.append(self.scales.client * self.relative_energy, self.scales.mean)
+
+    def given(
+        self, participation: NDArray[np.float64], cohort_sizes: NDArray[np.float64] | None
+    ) -> RoundModel:
+        """The model with the same scales and noise for a known `participation` (R, n)."""
+        sizes = participation.sum(axis=1) if cohort_sizes is None else cohort_sizes
+        design = np.concatenate((participation, sizes[:, None]), axis=1)
+        return replace(self, design=design, variance=np.zeros_like(participation))
 
     def covariance(self) -> NDArray[np.float64]:
         """Ω; uncertain participation adds to the diagonal."""
@@ -142,3 +156,64 @@ class RoundModel:
             if trial.misfit() < least:
                 return trial
         return best
+
+    def refined(self, *, steps: int) -> RoundModel:
+        """The model after `steps` of a quasi-Newton search for the likeliest scales and noise, all together.
+
+        `fitted` changes one scale at a time by a fixed step. It stops short where one can only rise while
+        another falls.
+        """
+        from scipy.optimize import minimize
+
+        scales, noise = self.scales, self.noise
+        moving = scales.drift > 0
+
+        def model(x: NDArray[np.float64]) -> RoundModel:
+            client, mean, louder, drift = np.exp(x[:4])
+            drift, bend = (scales.drift * drift, scales.bend + x[4]) if moving else (0.0, 0.0)
+            return replace(
+                self,
+                scales=Scales(scales.client * client, scales.mean * mean, float(drift), float(bend)),
+                noise=noise * louder,
+            )
+
+        def misfit_and_gradient(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            trial = model(x)
+            gradient = trial._gradient()
+            return trial.misfit(), gradient if moving else gradient * (1, 1, 1, 0, 0)
+
+        bounds = [(-LARGEST_REFINEMENT, LARGEST_REFINEMENT)] * 5
+        found = minimize(
+            misfit_and_gradient,
+            np.zeros(5),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": steps},
+        )
+        return model(found.x)
+
+    def _gradient(self) -> NDArray[np.float64]:
+        """(5,) derivatives of the misfit by the logarithms of client, mean, noise, drift, and by the bend."""
+        rounds = len(self.gram)
+        W = self.inverse()
+        G = W - W @ self.gram @ W
+        position = self.scales.position(rounds)
+        time = (np.arange(rounds) + 0.5) / rounds - 0.5
+        shift = np.cumsum(np.diff(position, prepend=0.0) * time)
+        distance = position[:, None] - position
+        # κ is exp(−|distance|): its derivative by a parameter is −κ times the growth of the distance.
+        kernel = np.exp(-np.abs(distance))
+        X = self.design * np.sqrt(self.energies)
+        signal = kernel * (X @ X.T)
+        mean = kernel * np.outer(X[:, -1], X[:, -1])
+        by_bend = np.sign(distance) * (shift[:, None] - shift)
+        return np.array(
+            [
+                np.vdot(G, signal - mean) + np.diag(G) @ (self.variance @ self.energies[:-1]),
+                np.vdot(G, mean),
+                np.diag(G) @ self.noise,
+                -np.vdot(G, signal * np.abs(distance)),
+                -np.vdot(G, signal * by_bend),
+            ]
+        )

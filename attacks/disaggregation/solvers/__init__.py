@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from attacks.disaggregation.solvers.annealing import Annealing
 from attacks.disaggregation.solvers.auto import Auto
 from attacks.disaggregation.solvers.blind import Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
@@ -18,7 +19,9 @@ from attacks.disaggregation.solvers.solver import AbstractSolver
 from fedsim.core.settings import BY_NAME, members
 
 Solver = Annotated[
-    Projection | MessagePassing | Highs | Gurobi | Blind | Auto, Field(discriminator="name"), BY_NAME
+    Projection | MessagePassing | Annealing | Highs | Gurobi | Blind | Auto,
+    Field(discriminator="name"),
+    BY_NAME,
 ]
 
 
@@ -32,6 +35,7 @@ def unmet_need(solver: AbstractSolver, *, has_counts: bool) -> str | None:
 
 __all__ = [
     "AbstractSolver",
+    "Annealing",
     "Auto",
     "Blind",
     "Gurobi",

@@ -10,6 +10,7 @@ from pydantic import NonNegativeFloat
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.proof.verdict import judge, resolved
 from attacks.disaggregation.recovery import Columns, Outcome
+from attacks.disaggregation.solvers.annealing import Annealing
 from attacks.disaggregation.solvers.blind import QUICK_REFLECTIONS, Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.message_passing import MessagePassing
@@ -24,9 +25,11 @@ KNOWN_ZEROS = 0.05
 """Least share of entries that the counts fix at zero; message passing measures its errors on them."""
 BRIEF_PROJECTIONS = 1500
 """Iteration cap when a fallback exists; successful searches nearly always finish earlier."""
-ENOUGH_COMPLETE, ENOUGH_OTHERWISE = 0.5, 0.95
-"""Expected share of right columns under noise from which no second method is tried: with complete and
-informative counts, and otherwise."""
+ENOUGH_LIKELY = 0.9
+"""Expected share of right columns under noise from which no other method is tried."""
+MOST_SAMPLING = 1.5e8
+"""Participations × rounds² up to which annealing is tried: 100 clients at a rate of .1 over 240 rounds, which
+takes a few minutes."""
 REPAIR_ONE_IN = 8
 """A mixed-integer program gets the columns left over if they are at most one in this many clients; with more
 the problem is hard for it too."""
@@ -41,11 +44,14 @@ class Auto(AbstractSolver):
     a recovery is reproducible everywhere only without it or if no column is left.
 
     A second attempt ignores the counts in the search, and uses them only to name the columns. It follows if
-    counts have errors or gaps and columns stay open, or if too few columns are likely under noise. For up to
-    144 clients without noise it follows whenever projection leaves a column, and projection gets less time:
-    lattice reduction also works at high participation rates. If the counts tell little, the search without
-    counts comes first: it is faster and more certain. The attempt with more resolved columns wins, or under
-    noise the one with more columns expected to be right. `workers` are those of the projection.
+    counts have errors or gaps and columns stay open. For up to 144 clients without noise it follows whenever
+    projection leaves a column, and projection gets less time: lattice reduction also works at high
+    participation rates. If the counts tell little, the search without counts comes first: it is faster and
+    more certain.
+
+    Under noise, annealing and the search without counts follow message passing as long as too few columns are
+    likely; annealing is left out if it would take too long. The attempt with more resolved columns wins, or
+    under noise the one with more columns expected to be right. `workers` are those of the projection.
     """
 
     name: Literal["auto"] = "auto"
@@ -68,15 +74,20 @@ class Auto(AbstractSolver):
             # Projection knows more than reflections here: these only prepare the lattice reduction.
             without_counts = Blind(max_iterations=QUICK_REFLECTIONS)
         attempts = [self._with_counts, without_counts.solve]
-        informative = _informative(instance)
-        if not informative:
+        if not _informative(instance):
             attempts.reverse()
-        first = attempts[0](instance, rng=rng, progress=progress)
-        worth = _resolved if exact_sums else _expected
-        enough = 1.0 if exact_sums else ENOUGH_COMPLETE if complete and informative else ENOUGH_OTHERWISE
-        if worth(first) >= enough * instance.num_columns:
-            return first
-        return max(first, attempts[1](instance, rng=rng, progress=progress), key=worth)
+        if not exact_sums and _sampling_work(instance) <= MOST_SAMPLING:
+            attempts.insert(1, Annealing().solve)
+        worth, enough = (_resolved, 1.0) if exact_sums else (_expected, ENOUGH_LIKELY)
+        best: Columns | None = None
+        for attempt in attempts:
+            found = attempt(instance, rng=rng, progress=progress)
+            if best is None or worth(found) > worth(best):
+                best = found
+            if worth(best) >= enough * instance.num_columns:
+                break
+        assert best is not None
+        return best
 
     def _with_counts(
         self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent
@@ -111,6 +122,13 @@ def _informative(instance: Instance) -> bool:
     lengths = np.broadcast_to(windows.lengths, windows.count.shape)[known]
     rate = float(np.clip(windows.count[known].sum() / lengths.sum(), 0, 1))
     return bool(INFORMATIVE_RATIO * (windows.sd[known] ** 2).sum() <= lengths.sum() * rate * (1 - rate))
+
+
+def _sampling_work(instance: Instance) -> float:
+    """Participations × rounds²: what a sweep takes in which all participations move."""
+    sizes = instance.problem.cohort_sizes
+    ones = float(instance.expected.sum() if sizes is None else np.sum(sizes))
+    return ones * instance.rounds**2
 
 
 def _resolved(columns: Columns) -> float:

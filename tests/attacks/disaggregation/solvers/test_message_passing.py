@@ -19,6 +19,7 @@ from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import MessagePassing
 from attacks.disaggregation.space.gram_corrections import level_rounds, outliers
 from scenarios.planted import blurred
+from tests.helpers.drifting import drifting
 from tests.helpers.planted import right
 
 REPORTS = {
@@ -149,19 +150,6 @@ def test_outliers_and_levelling_are_what_they_say():
     np.testing.assert_allclose(grown, flat)
     np.testing.assert_allclose(K * np.outer(scale, scale), flat)
     assert np.trace(flat) == pytest.approx(len(K))
-
-
-def drifting(seed, *, drift, noise_sd, clients=24, rounds=96, dim=3000):
-    """Updates that wander: each round's resemble the last one's, as those of a model in training."""
-    rng = np.random.default_rng(seed)
-    P = (rng.random((rounds, clients)) < 0.12).astype(np.uint8)
-    keep = np.exp(-drift / rounds)
-    G = rng.standard_normal((clients, dim))
-    A = np.empty((rounds, dim))
-    for r in range(rounds):
-        A[r] = P[r] @ G + noise_sd * np.sqrt(P[r].sum()) * rng.standard_normal(dim)
-        G = keep * G + np.sqrt(1 - keep**2) * rng.standard_normal(G.shape)
-    return DisaggregationProblem(A, windowed_counts(P, 8), cohort_sizes=P.sum(axis=1)), P
 
 
 @pytest.mark.parametrize(("drift", "noise_sd"), [(0.0, 1.0), (1.0, 0.2)], ids=["fixed model", "moving model"])

@@ -1,0 +1,153 @@
+"""Simulated annealing of the participation matrix, for counts that say too little for belief propagation.
+
+Belief propagation starts from the counts: if these are rare, noisy or missing, all clients look alike, and it
+does not know where to begin. Gibbs sampling (`gibbs`) begins with a random matrix and cools down. The
+temperature is the number of independent coordinates that the likelihood counts: the fewer, the hotter.
+Columns take shape before their names are settled, so names are assigned again and again: the whole column of
+a client moves to another one if the counts fit better. Exact counts are given an error, or hardly anything
+could move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.noise.gibbs import flip_entries, swap_tails
+from attacks.disaggregation.noise.round_model import RoundModel
+
+COUNT_ERROR = 1.0
+"""Least standard deviation of a count while columns take shape."""
+COHORT_VARIANCE = 1.0
+"""Variance allowed between a cohort's size and its participants."""
+LEAST_PRIOR = 1e-3
+"""Least prior probability of either value of an entry."""
+FIRST_COORDINATES = 30.0
+"""Coordinates at the start, where everything moves."""
+HOT, COLD, FROZEN = 0.7, 0.03, 0.002
+"""Share of the participations that change in a sweep: above HOT nothing takes shape, and below COLD hardly
+anything is left to find, so cooling is faster there. Below FROZEN it ends."""
+FAST_COOLING = 1.02
+"""Factor of the coordinates from sweep to sweep in the hot and in the cold phase."""
+MOST_COORDINATES = 1e5
+"""Coordinates at which the annealing ends in any case."""
+SWEEPS_PER_FIT = 10
+"""Sweeps after which names, scales and noise are fitted again and both inverses are computed anew: rounding
+errors add up over the updates in place."""
+
+
+STEPS_PER_FIT = 4
+"""Steps of each fit: the matrix changes while it goes on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the published counts say, prepared for sampling.
+
+    `windows` of the clients; `prior` (clients, rounds): probability of an entry by the counts; `cohort_sizes`
+    (rounds,), or None if the server does not know them.
+    """
+
+    windows: Windows
+    prior: NDArray[np.float64]
+    cohort_sizes: NDArray[np.float64] | None
+
+
+def annealed(
+    evidence: Evidence, model: RoundModel, *, cooling: float, rng: np.random.Generator
+) -> tuple[NDArray[np.uint8], RoundModel]:
+    """Columns (clients, rounds) from a random start, and the model with scales and noise fitted to them.
+
+    `cooling` is the factor of the coordinates from sweep to sweep while columns take shape. The given model's
+    own design is not used, and all clients are taken to have the same energy.
+    """
+    start = (rng.random(evidence.prior.shape) < evidence.prior).astype(np.uint8)
+    chain = _Chain(evidence, start, model)
+    coordinates, sweeps = FIRST_COORDINATES, 0
+    while coordinates < MOST_COORDINATES:
+        moved = chain.sweep(coordinates, rng)
+        sweeps += 1
+        if moved < FROZEN:
+            break
+        coordinates *= cooling if COLD < moved < HOT else FAST_COOLING
+        if sweeps % SWEEPS_PER_FIT == 0:
+            chain.fit()
+    chain.fit()
+    return chain.P, chain.model
+
+
+class _Chain:
+    """A matrix `P` (clients, rounds), its `model`, and everything that a sweep keeps up to date."""
+
+    def __init__(self, evidence: Evidence, P: NDArray[np.uint8], model: RoundModel) -> None:
+        windows, clients = evidence.windows, len(P)
+        self.P, self.model = P, replace(model, relative_energy=np.ones(clients))
+        nothing = np.full((clients, 1), np.nan)
+        self._window = np.ascontiguousarray(np.broadcast_to(windows.window_of_round, P.shape), dtype=np.int64)
+        self._count = np.concatenate((windows.count, nothing), axis=1)
+        self._sd = np.maximum(np.concatenate((windows.sd, nothing), axis=1), COUNT_ERROR)
+        prior = np.clip(evidence.prior.mean(), LEAST_PRIOR, 1 - LEAST_PRIOR)
+        self._odds = np.full(P.shape, np.log(prior / (1 - prior)))
+        # Without known sizes the common mean has the expected ones: they stay when participations move.
+        known_sizes = evidence.cohort_sizes is not None
+        self._sizes = evidence.cohort_sizes if known_sizes else evidence.prior.sum(axis=0)
+        self._cohort_precision = 1 / COHORT_VARIANCE if known_sizes else 0.0
+        self._pairs = np.stack(np.triu_indices(clients, 1), axis=1).astype(np.int64)
+        self._prepare()
+
+    def sweep(self, coordinates: float, rng: np.random.Generator) -> float:
+        """Visit every entry and every pair once; return the share of the participations that changed."""
+        counts = (self._window, self._count, self._sd, self._odds)
+        energy = float(self.model.scales.client)
+        flips = flip_entries(
+            self.P,
+            self._W,
+            self._H,
+            self._kernel,
+            energy,
+            *counts,
+            self._missing,
+            self._cohort_precision,
+            coordinates,
+            rng.permutation(len(self.P)),
+            rng.random(self.P.shape),
+        )
+        pairs = self._pairs[rng.permutation(len(self._pairs))]
+        uniform = rng.random(len(pairs))
+        swap_tails(self.P, self._W, self._H, self._position, energy, *counts, coordinates, pairs, uniform)
+        return float(flips / max(self.P.sum(dtype=np.int64), 1))
+
+    def fit(self) -> None:
+        """Give columns the names that fit the counts best, and fit scales and noise to P."""
+        self._name()
+        self.model = self._given().refined(steps=STEPS_PER_FIT)
+        self._prepare()
+
+    def _name(self) -> None:
+        from scipy.optimize import linear_sum_assignment
+
+        known = ~np.isnan(self._count)
+        count, precision = np.where(known, self._count, 0), np.where(known, 1 / self._sd**2, 0)
+        cost = np.empty((len(self.P), len(self.P)))
+        for k in range(len(self.P)):
+            inside = np.zeros((self.P.shape[1], self._count.shape[1]))
+            inside[np.arange(len(inside)), self._window[k]] = 1
+            cost[k] = (self.P @ inside - count[k]) ** 2 @ precision[k]
+        self.P = np.ascontiguousarray(self.P[linear_sum_assignment(cost)[1]])
+
+    def _given(self) -> RoundModel:
+        return self.model.given(self.P.T.astype(np.float64), self._sizes)
+
+    def _prepare(self) -> None:
+        """Compute κ, Ω⁻¹, Ω⁻¹KΩ⁻¹ and the missing participants of every cohort from P."""
+        rounds = self.P.shape[1]
+        self._position = self.model.scales.position(rounds)
+        kernel = self.model.scales.kernel(rounds)
+        self._kernel = np.ones((rounds, rounds)) if kernel is None else kernel
+        model = self._given()
+        self._W = np.ascontiguousarray(model.inverse())
+        self._H = np.ascontiguousarray(self._W @ model.gram @ self._W)
+        self._missing = self._sizes - self.P.sum(axis=0, dtype=np.float64)

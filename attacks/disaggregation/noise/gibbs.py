@@ -1,0 +1,277 @@
+"""Collapsed Gibbs sampling of the participation matrix: the updates are integrated out.
+
+Under the Gaussian process of `round_model` the aggregates have covariance Ω(P), and a matrix P has the
+log-likelihood −D/2 · (log det Ω + tr(Ω⁻¹K)), where K is the Gram matrix of the aggregates and D the number of
+independent coordinates. There are two kinds of steps, and each draws from the posterior given all the rest:
+
+- `flip_entries`: one entry becomes 0 or 1. For client k in round r this changes Ω by ±(e vᵀ + v eᵀ), with e
+  the r-th unit vector and v = energy · κ(r, ·) ∘ p_k (half of the energy at r itself).
+- `swap_tails`: two clients exchange their columns from some round on. Single flips would have to pass through
+  states that are far less likely. With d the difference of the two columns, Ω changes by the products of d
+  before the cut with d after it. κ is exponential in the distance, so it is a product of a factor before and
+  a factor after the cut, and the change is −(f gᵀ + g fᵀ).
+
+So every change has rank two. The likelihood of all alternatives follows from a few entries of Ω⁻¹ and
+Ω⁻¹KΩ⁻¹, which are updated in place when a step is taken.
+
+Counts enter as Gaussian: a client's window has a `count` with an error `sd` (clients, windows + 1); it is NaN
+where nothing is known, as in the last window, which stands for rounds outside of all. `window` (clients,
+rounds) numbers the window of an entry. `odds` (clients, rounds) are prior log-odds of an entry.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsim.core.compilation import compiled
+
+# Sums may be reordered; but NaN marks a missing count.
+_compiled = compiled(fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)
+
+IMPOSSIBLE = -1e30
+"""Log-likelihood of a change after which Ω would not be positive definite."""
+
+
+@_compiled
+def _log_likelihood(
+    coordinates: float, a: float, b: float, c: float, aa: float, ab: float, bb: float
+) -> float:
+    """Change of the log-likelihood when f gᵀ + g fᵀ is added to Ω.
+
+    a = fᵀWf, b = fᵀWg, c = gᵀWg with W = Ω⁻¹, and aa, ab, bb the same with H = WKW.
+    """
+    determinant = (1 + b) * (1 + b) - a * c
+    if determinant <= 0:
+        return IMPOSSIBLE
+    misfit = np.log(determinant) + (c * aa - 2 * (1 + b) * ab + a * bb) / determinant
+    return float(-0.5 * coordinates * misfit)
+
+
+@_compiled
+def _add(W: NDArray[np.float64], H: NDArray[np.float64], f: Any, g: Any) -> None:
+    """Bring W = Ω⁻¹ and H = WKW up to date after f gᵀ + g fᵀ, with f and g (rounds,), was added to Ω."""
+    R = len(W)
+    Wf, Wg, Hf, Hg = np.zeros(R), np.zeros(R), np.zeros(R), np.zeros(R)
+    for i in range(R):
+        if f[i] != 0:
+            for j in range(R):
+                Wf[j] += f[i] * W[i, j]
+                Hf[j] += f[i] * H[i, j]
+        if g[i] != 0:
+            for j in range(R):
+                Wg[j] += g[i] * W[i, j]
+                Hg[j] += g[i] * H[i, j]
+    a, b, c, aa, ab, bb = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(R):
+        a += f[i] * Wf[i]
+        b += f[i] * Wg[i]
+        c += g[i] * Wg[i]
+        aa += f[i] * Hf[i]
+        ab += f[i] * Hg[i]
+        bb += g[i] * Hg[i]
+    # Woodbury: W − (Wf Wg) M (Wf Wg)ᵀ with the 2 × 2 matrix M.
+    determinant = a * c - (1 + b) * (1 + b)
+    m00, m01, m11 = c / determinant, -(1 + b) / determinant, a / determinant
+    zf, zg = Wf * m00 + Wg * m01, Wf * m01 + Wg * m11
+    tf, tg = Hf - 0.5 * (aa * zf + ab * zg), Hg - 0.5 * (ab * zf + bb * zg)
+    for i in range(R):
+        for j in range(R):
+            W[i, j] -= zf[i] * Wf[j] + zg[i] * Wg[j]
+            H[i, j] -= zf[i] * tf[j] + zg[i] * tg[j] + tf[i] * zf[j] + tg[i] * zg[j]
+
+
+@_compiled
+def _of_count(ones: float, count: float, sd: float) -> float:
+    """Log-likelihood of a count for this number of ones in its window."""
+    if np.isnan(count):
+        return 0.0
+    return -0.5 * ((ones - count) / sd) ** 2
+
+
+@_compiled
+def _tallies(P: NDArray[np.uint8], window: NDArray[np.int64], windows: int) -> Any:
+    """(clients, windows) number of ones in each window."""
+    tally = np.zeros((P.shape[0], windows))
+    for k in range(P.shape[0]):
+        for r in range(P.shape[1]):
+            tally[k, window[k, r]] += P[k, r]
+    return tally
+
+
+@_compiled
+def flip_entries(
+    P: NDArray[np.uint8],
+    W: NDArray[np.float64],
+    H: NDArray[np.float64],
+    kernel: NDArray[np.float64],
+    energy: float,
+    window: NDArray[np.int64],
+    count: NDArray[np.float64],
+    sd: NDArray[np.float64],
+    odds: NDArray[np.float64],
+    missing: NDArray[np.float64],
+    cohort_precision: float,
+    coordinates: float,
+    order: NDArray[np.int64],
+    uniform: NDArray[np.float64],
+) -> int:
+    """Visit every entry of P (clients, rounds), client by client in this `order`; return how many changed.
+
+    W and H (rounds, rounds) belong to P. `missing` (rounds,) are cohort sizes less participants, known with
+    this precision (1/variance). All four stay up to date. `uniform` (clients, rounds) are random numbers.
+    """
+    R = P.shape[1]
+    ones, v, f, g = np.empty(R, np.int64), np.empty(R), np.empty(R), np.empty(R)
+    tally = _tallies(P, window, count.shape[1])
+    changed = 0
+    for k in order:
+        for r in range(R):
+            present = P[k, r] == 1
+            sign = -1.0 if present else 1.0
+            m = 0
+            for j in range(R):
+                if j != r and P[k, j] == 1:
+                    ones[m] = j
+                    v[m] = sign * energy * kernel[r, j]
+                    m += 1
+            ones[m], v[m] = r, sign * 0.5 * energy
+            m += 1
+            b, ab, c, bb = 0.0, 0.0, 0.0, 0.0
+            for x in range(m):
+                i = ones[x]
+                b += v[x] * W[r, i]
+                ab += v[x] * H[r, i]
+                w, h = 0.0, 0.0
+                for z in range(x):
+                    w += v[z] * W[i, ones[z]]
+                    h += v[z] * H[i, ones[z]]
+                c += v[x] * (2 * w + v[x] * W[i, i])
+                bb += v[x] * (2 * h + v[x] * H[i, i])
+            gain = _log_likelihood(coordinates, W[r, r], b, c, H[r, r], ab, bb)
+            # The log-odds of a 1 without the aggregates; `others` are the ones elsewhere in the window.
+            q = window[k, r]
+            others = tally[k, q] - P[k, r]
+            prior = odds[k, r] + cohort_precision * (missing[r] + P[k, r] - 0.5)
+            prior += _of_count(others + 1, count[k, q], sd[k, q]) - _of_count(others, count[k, q], sd[k, q])
+            gain += sign * prior
+            if uniform[k, r] * (1 + np.exp(-gain)) >= 1:
+                continue
+            changed += 1
+            f[:], g[:] = 0.0, 0.0
+            f[r] = 1.0
+            for x in range(m):
+                g[ones[x]] = v[x]
+            _add(W, H, f, g)
+            P[k, r] = 0 if present else 1
+            tally[k, q] += sign
+            missing[r] -= sign
+    return changed
+
+
+@_compiled
+def swap_tails(
+    P: NDArray[np.uint8],
+    W: NDArray[np.float64],
+    H: NDArray[np.float64],
+    position: NDArray[np.float64],
+    energy: float,
+    window: NDArray[np.int64],
+    count: NDArray[np.float64],
+    sd: NDArray[np.float64],
+    odds: NDArray[np.float64],
+    coordinates: float,
+    pairs: NDArray[np.int64],
+    uniform: NDArray[np.float64],
+) -> int:
+    """Visit `pairs` (q, 2) of clients, and draw the round from which they exchange columns, or none.
+
+    κ(r, s) = exp(−|position r − position s|). All clients have the same energy. `uniform` (q,) are random
+    numbers. P, W and H stay up to date. Returns the number of exchanges.
+    """
+    R = P.shape[1]
+    at, sign, f, g = np.empty(R, np.int64), np.empty(R), np.empty(R), np.empty(R)
+    before, after, score = np.empty(R), np.empty(R), np.empty(R)
+    tally = _tallies(P, window, count.shape[1])
+    exchanges = 0
+    for q in range(len(pairs)):
+        one, two = pairs[q, 0], pairs[q, 1]
+        m = 0
+        for r in range(R):
+            if P[one, r] != P[two, r]:
+                at[m], sign[m] = r, 1.0 if P[one, r] == 1 else -1.0
+                before[m] = energy * sign[m] * np.exp(position[r])
+                after[m] = -sign[m] * np.exp(-position[r])
+                m += 1
+        if m < 2:
+            continue
+        # Cut j leaves the places up to j and exchanges those after it. From one cut to the next, place j
+        # moves from the tail to the head, and all six products change by one row.
+        a, b, c, aa, ab, bb = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        for x in range(m):
+            for z in range(m):
+                c += after[x] * after[z] * W[at[x], at[z]]
+                bb += after[x] * after[z] * H[at[x], at[z]]
+        for j in range(m - 1):
+            r = at[j]
+            head_w, head_h, tail_w, tail_h = 0.0, 0.0, 0.0, 0.0
+            for x in range(j):
+                head_w += before[x] * W[r, at[x]]
+                head_h += before[x] * H[r, at[x]]
+            for x in range(j + 1, m):
+                tail_w += after[x] * W[r, at[x]]
+                tail_h += after[x] * H[r, at[x]]
+            a += before[j] * (2 * head_w + before[j] * W[r, r])
+            aa += before[j] * (2 * head_h + before[j] * H[r, r])
+            c -= after[j] * (2 * tail_w + after[j] * W[r, r])
+            bb -= after[j] * (2 * tail_h + after[j] * H[r, r])
+            b += before[j] * tail_w - after[j] * head_w
+            ab += before[j] * tail_h - after[j] * head_h
+            score[j] = _log_likelihood(coordinates, a, b, c, aa, ab, bb)
+        # The counts, from the last place to the first: the tallies take part in the exchange for a while.
+        counted = 0.0
+        for j in range(m - 1, 0, -1):
+            r = at[j]
+            u, w = window[one, r], window[two, r]
+            counted -= _of_count(tally[one, u], count[one, u], sd[one, u])
+            counted -= _of_count(tally[two, w], count[two, w], sd[two, w])
+            tally[one, u] -= sign[j]
+            tally[two, w] += sign[j]
+            counted += _of_count(tally[one, u], count[one, u], sd[one, u])
+            counted += _of_count(tally[two, w], count[two, w], sd[two, w])
+            counted += sign[j] * (odds[two, r] - odds[one, r])
+            score[j - 1] += counted
+        best = 0.0
+        for j in range(m - 1):
+            best = max(best, score[j])
+        total = np.exp(-best)
+        for j in range(m - 1):
+            score[j] = np.exp(score[j] - best)
+            total += score[j]
+        draw, chosen = uniform[q] * total, m - 1
+        for j in range(m - 1):
+            draw -= score[j]
+            if draw < 0:
+                chosen = j
+                break
+        for j in range(1, chosen + 1):
+            tally[one, window[one, at[j]]] += sign[j]
+            tally[two, window[two, at[j]]] -= sign[j]
+        if chosen == m - 1:
+            continue
+        exchanges += 1
+        f[:], g[:] = 0.0, 0.0
+        # Both factors are taken relative to the cut, so that they stay near 1.
+        cut = np.exp(position[at[chosen]])
+        for x in range(m):
+            if x <= chosen:
+                f[at[x]] = before[x] / cut
+            else:
+                g[at[x]] = after[x] * cut
+        _add(W, H, f, g)
+        for x in range(chosen + 1, m):
+            r = at[x]
+            P[one, r], P[two, r] = P[two, r], P[one, r]
+    return exchanges

@@ -1,0 +1,55 @@
+"""All columns at once where counts say too little to start from: sampling at falling temperature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.noise.annealing import Evidence, annealed
+from attacks.disaggregation.noise.belief_propagation import BeliefPropagation, State
+from attacks.disaggregation.solvers.joint import JointSolver
+from fedsim.core.progress import Progress
+
+
+class Annealing(JointSolver):
+    """Gibbs sampling from a random start, cooled down; belief propagation finishes the columns.
+
+    It needs no count to begin with, so it also works where counts are rare, noisy or mostly missing. Of the
+    independent `replicas`, the likeliest is kept; a column on which they differ loses confidence. `cooling`
+    is the factor of the inverse temperature from sweep to sweep. `outliers` is that of `message_passing`.
+    """
+
+    name: Literal["annealing"] = "annealing"
+    outliers: PositiveFloat = 2.0
+    replicas: PositiveInt = 3
+    cooling: float = Field(default=1.003, gt=1, le=2)
+
+    def search(
+        self, passing: BeliefPropagation, windows: Windows, *, rng: np.random.Generator, progress: Progress
+    ) -> State:
+        """The likeliest replica, whose confidence counts how many replicas agree on a column."""
+        evidence = Evidence(windows, passing.prior.T, passing.cohort_sizes)
+        start = passing.start(self.outliers, moving=True)
+        states: list[State] = []
+        misfits: list[float] = []
+        for step, stream in enumerate(rng.spawn(self.replicas)):
+            progress(step, self.replicas)
+            columns, model = annealed(evidence, passing.model(start), cooling=self.cooling, rng=stream)
+            state = passing.restarted(replace(start, scales=model.scales, noise=model.noise), columns)
+            states.append(passing.repaired(state, most=self.repairs))
+            misfits.append(model.misfit())
+        progress(self.replicas, self.replicas)
+        best = states[int(np.argmin(misfits))]
+        return replace(best, confidence=best.confidence * _agreement(best, states))
+
+
+def _agreement(best: State, states: Sequence[State]) -> NDArray[np.float64]:
+    """(n,) share of the states that give a client the column of the best one."""
+    same = [(state.columns == best.columns).all(axis=1) for state in states]
+    return np.asarray(np.mean(same, axis=0))

@@ -1,0 +1,67 @@
+"""What solvers under noise have in common: beliefs about all columns at once, and their confidence."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveInt
+
+from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.instance import Instance
+from attacks.disaggregation.noise.belief_propagation import BeliefPropagation, State
+from attacks.disaggregation.proof.settling import LIKELY_FROM
+from attacks.disaggregation.proof.verdict import Candidates, judge
+from attacks.disaggregation.recovery import Columns
+from attacks.disaggregation.solvers.solver import AbstractSolver
+from fedsim.core.progress import Progress, silent
+
+
+class JointSolver(AbstractSolver):
+    """A solver that ends with belief propagation over all clients.
+
+    A start takes at most `iterations` steps with `damping` (0: none). Doubtful columns are restarted at most
+    `repairs` times, and the others kept. A subclass says in `search` where to start.
+    """
+
+    repairs: int = Field(default=12, ge=0)
+    iterations: PositiveInt = 60
+    damping: float = Field(default=0.5, ge=0, lt=1)
+
+    needs_counts: ClassVar[bool] = True
+    models_noise: ClassVar[bool] = True
+    can_prove: ClassVar[bool] = True
+
+    def solve(self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent) -> Columns:
+        """A column and an outcome for every client."""
+        found = Candidates.none(instance)
+        open_ = ~instance.out_of_reach
+        confidence = np.zeros(len(open_))
+        if open_.any():
+            passing = BeliefPropagation(
+                instance.problem, open_, iterations=self.iterations, damping=self.damping
+            )
+            best = self.search(passing, instance.windows, rng=rng, progress=progress)
+            found.columns[open_] = best.columns[open_]
+            confidence = best.confidence / _namesakes(instance.windows)
+            found.reason[open_ & (confidence < LIKELY_FROM)] = (
+                "no column is likely: confidence is the best one's"
+            )
+        return judge(instance, found, solver=self.name, belief=confidence)
+
+    @abstractmethod
+    def search(
+        self, passing: BeliefPropagation, windows: Windows, *, rng: np.random.Generator, progress: Progress
+    ) -> State:
+        """The beliefs to keep."""
+
+
+def _namesakes(windows: Windows) -> NDArray[np.int64]:
+    """(n,) number of clients with the same counts in the same windows, itself included."""
+    layout = np.broadcast_to(windows.index, (windows.clients, *windows.index.shape[1:]))
+    known = np.nan_to_num(windows.count, nan=-1)
+    rows = np.concatenate((layout.reshape(windows.clients, -1), known), axis=1)
+    _, group, size = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    return np.asarray(size[group], dtype=np.int64)

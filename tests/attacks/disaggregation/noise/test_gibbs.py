@@ -1,0 +1,100 @@
+"""Gibbs sampling: every step is drawn from the posterior that a direct computation gives."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from attacks.disaggregation.noise.gibbs import flip_entries, swap_tails
+from attacks.disaggregation.noise.round_model import RoundModel, Scales
+
+CLIENTS, ROUNDS, WINDOW = 3, 9, 3
+COORDINATES, COHORT_PRECISION = 7.0, 0.5
+
+
+class Case:
+    """A small matrix with its model, and the log-posterior of any other matrix by direct computation."""
+
+    def __init__(self, seed, *, drift=2.0):
+        rng = np.random.default_rng(seed)
+        self.P = (rng.random((CLIENTS, ROUNDS)) < 0.4).astype(np.uint8)
+        self.sizes = np.maximum(self.P.sum(axis=0) + rng.integers(-1, 2, ROUNDS), 0).astype(float)
+        scales = Scales(client=0.4, mean=0.01, drift=drift, bend=0.7)
+        A = rng.standard_normal((ROUNDS, 30))
+        nothing = np.zeros((ROUNDS, CLIENTS))
+        self.model = RoundModel(
+            A @ A.T / 30, np.zeros((ROUNDS, CLIENTS + 1)), nothing, scales, np.ones(CLIENTS),
+            rng.uniform(0.3, 0.6, ROUNDS), 0.1 * rng.standard_normal((ROUNDS, 1)),
+        )  # fmt: skip
+        self.window = np.broadcast_to(np.arange(ROUNDS) // WINDOW, self.P.shape).astype(np.int64)
+        self.count = rng.integers(0, 3, (CLIENTS, ROUNDS // WINDOW + 1)).astype(float)
+        self.count[0, 1] = self.count[:, -1] = np.nan
+        self.sd = np.full(self.count.shape, 0.8)
+        self.odds = rng.normal(-1, 0.3, self.P.shape)
+        self.uniform = rng
+
+    def log_posterior(self, P, *, sizes=True):
+        known = self.model.given(P.T.astype(float), self.sizes)
+        value = -0.5 * COORDINATES * known.misfit() + (P * self.odds).sum()
+        ones = np.add.reduceat(P.astype(float), range(0, ROUNDS, WINDOW), axis=1)
+        value -= 0.5 * np.nansum(((ones - self.count[:, :-1]) / self.sd[:, :-1]) ** 2)
+        if sizes:
+            value -= 0.5 * COHORT_PRECISION * ((self.sizes - P.sum(axis=0)) ** 2).sum()
+        return value
+
+    def inverses(self, P):
+        model = self.model.given(P.T.astype(float), self.sizes)
+        W = np.ascontiguousarray(model.inverse())
+        return W, np.ascontiguousarray(W @ model.gram @ W)
+
+
+@pytest.mark.parametrize("drift", [0.0, 2.0])
+def test_a_flip_has_its_posterior_probability(drift):
+    case = Case(1, drift=drift)
+    kernel = case.model.scales.kernel(ROUNDS)
+    kernel = np.ones((ROUNDS, ROUNDS)) if kernel is None else kernel
+    for k, r in itertools.product(range(CLIENTS), range(ROUNDS)):
+        other = case.P.copy()
+        other[k, r] ^= 1
+        chance = 1 / (1 + np.exp(case.log_posterior(case.P) - case.log_posterior(other)))
+        for draw, flipped in ((chance - 1e-6, True), (chance + 1e-6, False)):
+            P, (W, H) = case.P.copy(), case.inverses(case.P)
+            missing = case.sizes - P.sum(axis=0)
+            uniform = np.full(P.shape, 2.0)  # all other entries stay
+            uniform[k, r] = draw
+            changed = flip_entries(
+                P, W, H, kernel, 0.4, case.window, case.count, case.sd, case.odds, missing,
+                COHORT_PRECISION, COORDINATES, np.arange(CLIENTS), uniform,
+            )  # fmt: skip
+            assert changed == flipped
+            np.testing.assert_array_equal(P, other if flipped else case.P)
+            for kept, computed in zip((W, H), case.inverses(P), strict=True):
+                np.testing.assert_allclose(kept, computed, atol=1e-9)
+            np.testing.assert_array_equal(missing, case.sizes - P.sum(axis=0))
+
+
+@pytest.mark.parametrize("drift", [0.0, 2.0])
+def test_a_swap_of_tails_has_its_posterior_probability(drift):
+    case = Case(2, drift=drift)
+    one, two = 0, 2
+    differ = np.flatnonzero(case.P[one] != case.P[two])
+    assert len(differ) >= 3
+    states = [case.P]
+    for cut in differ[:-1]:
+        other = case.P.copy()
+        other[[one, two], cut + 1 :] = case.P[[two, one], cut + 1 :]
+        states.insert(len(states) - 1, other)
+    log = np.array([case.log_posterior(P, sizes=False) for P in states])
+    chance = np.exp(log - log.max())
+    upper = np.cumsum(chance / chance.sum())
+    for state, below, above in zip(states, np.append(0, upper), upper, strict=False):
+        P, (W, H) = case.P.copy(), case.inverses(case.P)
+        pairs = np.array([[one, two]], dtype=np.int64)
+        exchanged = swap_tails(
+            P, W, H, case.model.scales.position(ROUNDS), 0.4, case.window, case.count, case.sd, case.odds,
+            COORDINATES, pairs, np.array([(below + above) / 2]),
+        )  # fmt: skip
+        assert exchanged == (state is not case.P)
+        np.testing.assert_array_equal(P, state)
+        for kept, computed in zip((W, H), case.inverses(P), strict=True):
+            np.testing.assert_allclose(kept, computed, atol=1e-9)
