@@ -31,24 +31,39 @@ def _figures(result: Result) -> Iterator[tuple[str, float, str]]:
     found, base = result.disaggregation, result.disaggregation.baselines
     names = ", columns matched to names by the truth" if found.pseudonymous else ""
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in found.outcomes.items())
-    yield "exact columns", found.exact_fraction, f"guess {base.counts_only_exact_fraction:.3f}{names}"
+    best = found.ceiling
+    if found.ones_found is not None:
+        beside = _beside(base.counts_only_ones_found, best.ones_found if best else None)
+        yield "ones found", found.ones_found, f"{beside}{names}"
+    columns = _beside(base.counts_only_exact_fraction, best.exact_fraction if best else None)
+    yield "exact columns", found.exact_fraction, columns
     yield "entries right", found.bit_accuracy, f"guess {base.counts_only_bit_accuracy:.3f}"
     yield "certified", found.certified_fraction, outcomes
     yield "update cosine", found.update_cosine, f"mean aggregate {base.aggregate_update_cosine:.3f}"
+    if found.estimated_update_cosine is not None and found.unresolved:
+        yield "", found.estimated_update_cosine, "estimates for all clients"
     yield "", base.oracle_update_cosine, "oracle"
     yield "test accuracy", result.training.test_accuracy, f"after {result.simulation.rounds} rounds"
     solving = f"simulation, then {found.seconds:.2f} to solve: {found.solver}"
     yield "seconds", result.simulation.seconds, solving
 
 
+def _beside(guess: float | None, ceiling: float | None) -> str:
+    """A figure of the guess and of the ceiling, where there are any."""
+    figures = {"guess": guess, "ceiling": ceiling}
+    return ", ".join(f"{name} {value:.3f}" for name, value in figures.items() if value is not None)
+
+
 def _show_exceptions(found: Disaggregation) -> None:
-    """Clients without an update of their own, and clients without a column."""
+    """Clients without an update of their own or without a column, and why there is no ceiling."""
     if found.singled_out_fraction != found.exact_fraction:
         typer.echo(
             f"singled out   {found.singled_out_fraction:9.3f}   of the others no update, or only a group's"
         )
     for reason, number in found.unresolved.items():
         typer.echo(f"unresolved    {number:9d}   {reason}")
+    if found.ceiling is not None and found.ceiling.ones_found is None:
+        typer.echo(f"ceiling               –   {found.ceiling.basis}")
 
 
 def _show_inference(result: Result) -> None:

@@ -15,8 +15,9 @@ from scenarios.run.inference.figures import COLUMNS, figures
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.result import Result
-from scenarios.run.scoring import named, update_cosines
-from scenarios.run.sections import Analytics, Baselines
+from scenarios.run.scoring import named
+from scenarios.run.sections import Analytics, Baselines, Disaggregation
+from scenarios.run.update_scores import update_cosines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +42,7 @@ def render_report(
         result=result,
         settings=settings,
         published=about_counts(result.analytics),
+        bars=embedded(_draw_bars(result.disaggregation)),
         matrices=embedded(_draw_matrices(P, guess)),
         similarities=embedded(_draw_similarities(cosines, result.disaggregation.baselines)),
         clients=_client_rows(recovery, P, cosines),
@@ -79,6 +81,46 @@ def _client_rows(
         }
         for k in range(len(recovery.clients))
     ]
+
+
+def _draw_bars(found: Disaggregation) -> Figure:
+    """Guess, attack and ceiling, for participations and for whole columns."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    base, best = found.baselines, found.ceiling
+    groups = {
+        "participations found": (
+            base.counts_only_ones_found,
+            found.ones_found,
+            best.ones_found if best else None,
+        ),
+        "columns exactly right": (
+            base.counts_only_exact_fraction,
+            found.exact_fraction,
+            best.exact_fraction if best else None,
+        ),
+    }
+    # Narrow, so that its words can be read on a phone.
+    figure = Figure(figsize=(7, 2.6), layout="constrained")
+    colours = {"guess": UNRECOVERED, "attack": INK, "ceiling": INVENTED}
+    axes = figure.subplots()
+    for row, values in enumerate(groups.values()):
+        for bar, (value, colour) in enumerate(zip(values, colours.values(), strict=True)):
+            place = row + 0.27 * (bar - 1)
+            if value is not None:
+                axes.barh(place, value, height=0.24, color=colour)
+            axes.text((value or 0) + 0.005, place, _share(value), va="center", fontsize=10)
+    axes.set(xlim=(0, 1.12), yticks=range(len(groups)), yticklabels=list(groups))
+    axes.invert_yaxis()
+    axes.tick_params(labelsize=11)
+    patches = [Patch(color=colour, label=name) for name, colour in colours.items()]
+    figure.legend(handles=patches, fontsize=10, loc="outside upper center", ncols=3)
+    return figure
+
+
+def _share(value: float | None) -> str:
+    return "not computed" if value is None else f"{value:.3f}"
 
 
 def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:

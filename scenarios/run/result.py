@@ -24,7 +24,7 @@ from scenarios.run.scores import InversionScore, Score
 from scenarios.run.sections import Disaggregation, Honest, InferenceCost, Section
 
 SCHEMA_FILE = Path(__file__).with_name("result.schema.json")
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the keys in `result.json`; raise it whenever they change."""
 
 RESULT = "the result of a run"

@@ -132,7 +132,7 @@ def attack_run(
         recovery.save(directory.recovery)
 
         truth = Truth.load(directory.truth)
-        score = score_disaggregation(recovery, truth, view.transcript, view.counts)
+        score = score_disaggregation(recovery, truth, view.transcript, view.counts, defences=honest.defences)
         scores: dict[str, Score] = {}
         cost = None
         if world is not None and scenario.attack.inference:

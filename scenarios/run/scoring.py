@@ -6,6 +6,7 @@ Only here and in `scenarios.run.inference` does a recovery meet the truth, after
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,14 +16,18 @@ from scipy.special import comb, logsumexp
 from scipy.stats import binom
 
 from analytics.report import ParticipationReport
-from attacks.disaggregation import UNKNOWN, Recovery
+from attacks.disaggregation import UNKNOWN, DisaggregationProblem, Recovery
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.space.mapped_memory import slices
 from attacks.disaggregation.updates import least_squares
+from attacks.reconciliation import posed_problem
 from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
-from scenarios.run.sections import Baselines, Disaggregation
+from scenarios.run.ceiling.ceiling import Achieved, score_ceiling
+from scenarios.run.ceiling.privacy import privacy_bounds
+from scenarios.run.sections import Baselines, Disaggregation, Statement
+from scenarios.run.update_scores import UpdateScores, mean_cosine
 
 CASES_AT_A_TIME = 100_000
 """Distinct (length, count, sd) of windows that are evaluated at a time; limits memory."""
@@ -34,9 +39,12 @@ def score_disaggregation(
     transcript: Transcript,
     counts: ParticipationReport,
     *,
+    defences: Iterable[Statement] = (),
     made_beside_truth: bool = False,
 ) -> Disaggregation:
     """The `disaggregation` section of a result; see there for what each figure means.
+
+    `defences` are the statements of the run's defences, whose (ε, δ) bounds every test.
 
     A recovery from a process that could have read the truth is refused, unless the caller says
     `made_beside_truth`: planted problems and experiments in one process are measured so.
@@ -57,16 +65,38 @@ def score_disaggregation(
     alone = _alone(P)
     # An unresolved column is a guess. It may be right, but it has no update.
     resolved = recovery.outcome != Outcome.UNRESOLVED
-    guess = _Guess.best(_windows(counts, *P.shape), transcript.cohort_sizes.sum() / P.size)
+    windows, rate = _windows(counts, *P.shape), float(transcript.cohort_sizes.sum() / P.size)
+    guess = _Guess.best(windows, rate)
+    expected = _expected(windows, rate)
+    by_chance, found = _Ones.among(expected, P), _Ones.among(recovery.participation == 1, P)
+    singled_out = float((exact & resolved & alone).mean())
+    ceiling = score_ceiling(
+        _problem(transcript, counts, clients=P.shape[1]),
+        P,
+        exact=exact,
+        proved=recovery.outcome == Outcome.PROVED,
+        alone=alone,
+        achieved=(
+            Achieved(found.found or 0.0, found.precision or 0.0, float(exact.mean()), singled_out),
+            Achieved(by_chance.found or 0.0, by_chance.precision or 0.0, guess.columns),
+        ),
+    )
+    updates = UpdateScores.of(recovery, transcript, expected, true_updates, took_part)
     return Disaggregation(
+        ones_found=found.found,
+        ones_precision=found.precision,
+        ceiling=ceiling.model_copy(update={"privacy": tuple(privacy_bounds(defences))}),
         exact_fraction=float(exact.mean()),
         exact_up_to_names=_up_to_names(recovery.participation, P),
-        singled_out_fraction=float((exact & resolved & alone).mean()),
+        singled_out_fraction=singled_out,
         advantage=float(exact.mean()) - guess.columns,
         pseudonymous=pseudonymous,
         bit_accuracy=float(right.mean()),
         certified_fraction=float((recovery.outcome == "proved").mean()),
-        update_cosine=_mean_cosine(recovery.updates, true_updates, took_part),
+        update_cosine=updates.cosine,
+        resolved_update_cosine=updates.resolved_cosine,
+        estimated_update_cosine=updates.estimated_cosine,
+        estimated_update_error=updates.estimated_error,
         update_variance=update_variance(truth, transcript),
         outcomes=_tally(recovery.outcome),
         unresolved=_tally(recovery.reason[recovery.outcome == "unresolved"]),
@@ -75,10 +105,12 @@ def score_disaggregation(
         seconds=recovery.seconds,
         baselines=Baselines(
             counts_only_exact_fraction=guess.columns,
+            counts_only_ones_found=by_chance.found,
+            counts_only_ones_precision=by_chance.precision,
             counts_only_bit_accuracy=guess.entries,
             oracle_singled_out_fraction=float(alone.mean()),
-            aggregate_update_cosine=_mean_cosine(_mean_update(transcript), true_updates, took_part),
-            oracle_update_cosine=_mean_cosine(_oracle_updates(transcript, P), true_updates, took_part),
+            aggregate_update_cosine=mean_cosine(_mean_update(transcript), true_updates, took_part),
+            oracle_update_cosine=mean_cosine(_oracle_updates(transcript, P), true_updates, took_part),
         ),
     )
 
@@ -89,28 +121,43 @@ def _windows(counts: ParticipationReport, rounds: int, clients: int) -> Windows:
     return Windows.from_report(counts, rounds)
 
 
+def _problem(transcript: Transcript, counts: ParticipationReport, *, clients: int) -> DisaggregationProblem:
+    """The problem that the attack had, with a known number of clients where no count gives them a name."""
+    named = len(counts.clients) > 0
+    return posed_problem(
+        transcript.aggregates,
+        counts if named else None,
+        num_clients=None if named else clients,
+        cohort_sizes=transcript.cohort_sizes,
+        layer_shapes=transcript.layer_shapes,
+    )
+
+
+def _expected(windows: Windows, rate: float) -> NDArray[np.float64]:
+    """(rounds, K) the participation that the counts suggest; the mean `rate` where nothing is known."""
+    rates = windows.rates().T
+    return np.where(np.isnan(rates), min(rate, 1.0), rates)
+
+
+@dataclass(frozen=True)
+class _Ones:
+    """Share of the true participations that are `found`, and of the claimed ones that are right."""
+
+    found: float | None
+    precision: float | None
+
+    @classmethod
+    def among(cls, claimed: NDArray[Any], P: NDArray[np.uint8]) -> _Ones:
+        """Of `claimed` participations (rounds, K), certain (True) or expected (a probability)."""
+        right = float((claimed * (P == 1)).sum())
+        ones, claims = int(P.sum(dtype=np.int64)), float(claimed.sum())
+        return cls(right / ones if ones else None, right / claims if claims else None)
+
+
 def _tally(texts: NDArray[np.str_]) -> dict[str, int]:
     """The number of times that each text occurs, most frequent first."""
     names, numbers = np.unique(texts, return_counts=True)
     return {str(names[i]): int(numbers[i]) for i in np.argsort(-numbers, kind="stable")}
-
-
-def _mean_cosine(
-    updates: NDArray[np.float32], true_updates: NDArray[np.float32], took_part: NDArray[np.bool_]
-) -> float:
-    """Mean cosine over the clients that took part; `updates` (K, dim) or (dim,), NaN rows count as 0."""
-    estimate = np.broadcast_to(updates, true_updates.shape)[took_part]
-    cosines = update_cosines(estimate, true_updates[took_part])
-    return float(np.nan_to_num(cosines).mean()) if len(cosines) else 0.0
-
-
-def update_cosines(updates: NDArray[np.float32], true_updates: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(K,) similarity of each recovered update to the true one; NaN where either is missing."""
-    products = np.einsum("kd,kd->k", updates, true_updates, dtype=np.float64)
-    norms = np.prod([np.linalg.norm(u.astype(np.float64), axis=1) for u in (updates, true_updates)], axis=0)
-    cosines: NDArray[np.float64] = np.full(len(norms), np.nan)
-    np.divide(products, norms, out=cosines, where=norms > 0)
-    return cosines
 
 
 def _mean_update(transcript: Transcript) -> NDArray[np.float32]:

@@ -131,6 +131,10 @@ class Baselines(Section):
 
     counts_only_exact_fraction: float
     """Expected fraction of whole columns that the best guess from the counts alone gets right."""
+    counts_only_ones_found: float | None = None
+    """Expected fraction of the participations that a random column with the counts finds."""
+    counts_only_ones_precision: float | None = None
+    """Expected fraction of the participations in such a column that are right."""
     counts_only_bit_accuracy: float
     """Expected fraction of entries that such a guess gets right."""
     oracle_singled_out_fraction: float | None = None
@@ -141,9 +145,54 @@ class Baselines(Section):
     """Cosine of least squares with the true participation: a perfect attack."""
 
 
+class PrivacyBound(Section):
+    """A bound on every test that tells two equally likely worlds apart, whoever makes it."""
+
+    defence: str
+    """The defence that promises it."""
+    hides: str
+    """What the two worlds differ in."""
+    rounds: int
+    """In how many rounds they differ: one, or all rounds of the client with the most."""
+    epsilon: float
+    delta: float
+    right_at_most: float
+    """Largest probability that a test is right; 0.5 is a coin."""
+
+
+class Ceiling(Section):
+    """What the published sums and counts could give at best, by whatever attack.
+
+    The best of three: a genie that is told all other participations and decides each one by likelihood, this
+    attack, and the guess from the counts. None: it was not computed, and `basis` says why."""
+
+    ones_found: float | None
+    """Fraction of the participations that are found."""
+    ones_precision: float | None
+    """Fraction of the found participations that are right."""
+    exact_fraction: float | None
+    """Fraction of clients whose whole column is right."""
+    singled_out_fraction: float | None
+    """Fraction of clients with a right column that nobody else has."""
+    unique_fraction: float | None = None
+    """Without noise: fraction of columns that are the only ones to fit what was published.
+
+    A client with n such columns counts 1/n. None if sums or counts have noise, or if nothing shows it."""
+    basis: str
+    """Where the figures come from."""
+    privacy: tuple[PrivacyBound, ...] = Field(default=(), strict=False)
+    """What the (ε, δ) of the defences bounds."""
+
+
 class Disaggregation(Section):
     """How good the recovered participation and updates are."""
 
+    ones_found: float | None = None
+    """Fraction of all participations (ones of P) that were found; None if nobody took part."""
+    ones_precision: float | None = None
+    """Fraction of the participations in the recovered columns that are right; None if there are none."""
+    ceiling: Ceiling | None = None
+    """What the same evidence could give at best; None in results from before ceilings."""
     exact_fraction: float
     """Fraction of clients whose whole column is right."""
     exact_up_to_names: float
@@ -164,6 +213,15 @@ class Disaggregation(Section):
     """Mean cosine between recovered and true update over the clients that took part.
 
     No recovered update counts as 0."""
+    resolved_update_cosine: float | None = None
+    """The same over the clients that have a recovered update; None if there are none."""
+    estimated_update_cosine: float | None = None
+    """The same over all clients that took part, with estimates from the expected participation.
+
+    A column counts as it was recovered or, if it is unresolved, as the attack's best guess; without a guess
+    the rates that the counts suggest take its place. None in results from before ceilings."""
+    estimated_update_error: float | None = None
+    """Root mean square error of these estimates, relative to the updates; 1 is no better than zero."""
     update_variance: float | None
     """Mean squared distance of an update from its client's mean, relative to the means' mean square."""
     outcomes: Mapping[str, int]

@@ -73,15 +73,16 @@ def attacked(directory, override):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_changing_the_truth_changes_no_recovery(solver, finished_run, tmp_path):
-    """The same view beside an opposite truth: the recovery's bytes stay, only the score moves."""
+    """The same view beside an opposite truth: the recovery's bytes stay, only score and ceiling move."""
     shutil.copytree(finished_run.path, tmp_path / "run")
     as_it_was = RunDirectory.open(tmp_path / "run")
-    attacked(as_it_was, solver)
+    before = attacked(as_it_was, solver)
     opposite = beside_an_opposite_truth(finished_run, tmp_path / "opposite")
     result = attacked(opposite, solver)
     assert opposite.recovery.read_bytes() == as_it_was.recovery.read_bytes()
     assert result.disaggregation.bit_accuracy < 0.5
     assert result.disaggregation.update_cosine < 0
+    assert result.disaggregation.ceiling != before.disaggregation.ceiling
 
 
 @pytest.mark.parametrize("attack", INFERENCE)
@@ -150,6 +151,10 @@ def test_a_different_view_gives_a_different_recovery(finished_run):
         ("attacks/disaggregation/problem.py", "import torch"),
         ("attacks/disaggregation/disaggregate.py", "from fedsim.core.seeds import stream"),
         ("fedsim/data/images/synthetic.py", "import attacks.view"),
+        # A ceiling needs the truth: neither an attack nor its process computes one.
+        ("attacks/disaggregation/disaggregate.py", "import scenarios.run.ceiling.genie"),
+        ("scenarios/run/attack_process.py", "from scenarios.run.ceiling.ceiling import score_ceiling"),
+        ("scenarios/run/inference/run.py", "from scenarios.run.scoring import score_disaggregation"),
     ],
 )
 def test_the_linter_stops_whoever_breaks_the_rule(tmp_path, module, line):

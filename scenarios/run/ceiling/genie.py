@@ -1,0 +1,148 @@
+"""The genie: it is told all other participations, and decides one from the sums and the client's counts.
+
+A participation is found if no alternative is likelier than the truth, with everything else as it truly was:
+
+- In a window with an exact count, the alternatives are the other rounds of the window.
+- In a window with a noisy count, "not at all" is another alternative. The error of the count and the mean
+  rate decide how likely it is.
+- Without a count, "not at all" is the only alternative.
+
+Where "not at all" is possible, a round without the client can likewise be taken for one with it. The model of
+the sums is the attack's (`attacks.disaggregation.noise.round_model`), with its scales fitted to the true
+participation. The genie does not use the size of single cohorts: with all other participations, the size of a
+round would give the last one away.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation import DisaggregationProblem
+from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.noise.belief_propagation import (
+    LEAST_ENERGY,
+    LEAST_ROUND_NOISE,
+    MOST_ENERGY,
+    BeliefPropagation,
+    State,
+)
+from attacks.disaggregation.noise.leave_one_out import LeaveOneOut
+from attacks.disaggregation.noise.round_model import RoundModel
+from scenarios.run.ceiling.column_changes import ColumnChanges
+
+OUTLIERS = (2.0, 1.0)
+"""Multiples of a typical eigenvalue above which a profile counts as shared: the choices of the attack."""
+PASSES = 25
+"""Most passes of the fit; it usually ends after a dozen."""
+LEAST_PROGRESS = 0.05
+"""Decrease of the misfit in one pass below which the fit ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """What the genie decides: `found` (rounds, K) right participations, and `invented` (K,) wrong ones."""
+
+    found: NDArray[np.bool_]
+    invented: NDArray[np.int64]
+
+
+def genie(problem: DisaggregationProblem, P: NDArray[np.uint8], rate: float) -> Decisions:
+    """The decisions under the model that finds most of the true participation P (rounds, K).
+
+    `rate` is the mean participation rate, within (0, 1). The models are those that the attack tries: with few
+    and with many shared profiles, and with updates that are fixed or that move with the server's model.
+    """
+    models = list(_models(problem, P))
+    every = [_decide(model, problem.windows, P, rate) for model in models]
+    return max(every, key=lambda decisions: int(decisions.found.sum()) - int(decisions.invented.sum()))
+
+
+def flops(rounds: int, dim: int, participations: int) -> float:
+    """About the number of floating-point operations that the genie takes: fits, decisions, Gram matrices."""
+    return 400.0 * rounds**3 + 32.0 * rounds**2 * participations + 4.0 * rounds**2 * dim
+
+
+def _models(problem: DisaggregationProblem, P: NDArray[np.uint8]) -> Iterator[RoundModel]:
+    everyone = np.ones(P.shape[1], dtype=np.bool_)
+    passing = BeliefPropagation(problem, everyone, iterations=1, damping=0.0)
+    for times, moving in itertools.product(OUTLIERS, (False, True)):
+        state = replace(passing.start(times, moving=moving), expected=P.astype(np.float64))
+        # Nothing is uncertain for the genie.
+        yield _fitted(replace(passing.model(state), variance=np.zeros(P.shape)), state)
+
+
+def _fitted(model: RoundModel, state: State) -> RoundModel:
+    """The model with the likeliest scales, energies and noise that a coordinate search finds."""
+    energy, misfit = state.observations.energy, model.misfit()
+    for _ in range(PASSES):
+        model = model.fitted()
+        others = LeaveOneOut(model)
+        relative = np.clip(model.relative_energy * np.sqrt(others.energy_ratio()), LEAST_ENERGY, MOST_ENERGY)
+        noise = model.noise * np.sqrt(others.residual / others.variance)
+        model = replace(
+            model,
+            relative_energy=relative / relative.mean(),
+            noise=np.clip(noise, LEAST_ROUND_NOISE * energy, energy),
+        )
+        before, misfit = misfit, model.misfit()
+        if before - misfit < LEAST_PROGRESS:
+            break
+    return model
+
+
+def independent_coordinates(model: RoundModel) -> float:
+    """The number of independent coordinates of an update, from the scatter that the model leaves.
+
+    With D coordinates, the entries off the diagonal of the whitened Gram matrix have the variance 1/D.
+    """
+    factor = np.linalg.cholesky(model.covariance())
+    white = np.linalg.solve(factor, np.linalg.solve(factor, model.gram).T)
+    variance = np.var(white[np.triu_indices_from(white, 1)]) if len(white) > 1 else 1.0
+    return float(1 / max(variance, np.finfo(np.float64).tiny))
+
+
+def _decide(model: RoundModel, windows: Windows, P: NDArray[np.uint8], rate: float) -> Decisions:
+    """Compare every participation with its alternatives."""
+    changes, weight = ColumnChanges(model), 0.5 * independent_coordinates(model)
+    K, W = windows.count.shape
+    window = windows.spread(np.tile(np.arange(W, dtype=np.float64), (K, 1)))
+    count, sd = windows.spread(windows.count), windows.spread(windows.sd, fill=0.0)
+    ones = windows.spread(windows.sums(P.T).astype(np.float64))
+    open_ = np.isnan(windows.known())
+    found, invented = P == 1, np.zeros(K, dtype=np.int64)
+    for k in range(K):
+        rounds = np.flatnonzero(open_[k])
+        p = P[rounds, k] == 1
+        moved = np.zeros(len(rounds), dtype=np.bool_)
+        left, joined = np.nonzero(p[:, None] & ~p & (window[k, rounds, None] == window[k, rounds]))
+        moved[left[changes.moves(k, rounds, left, joined) < 0]] = True
+        flipped = np.zeros(len(rounds), dtype=np.bool_)
+        loose = np.isnan(count[k, rounds]) | (sd[k, rounds] > 0)
+        if loose.any():
+            prior = _log_odds(ones[k, rounds], count[k, rounds], sd[k, rounds], p, rate)
+            flipped = loose & (prior - weight * changes.flips(k, rounds) > 0)
+        found[rounds[p & (moved | flipped)], k] = False
+        invented[k] = (flipped & ~p).sum() + (moved & ~flipped).sum()
+    return Decisions(found, invented)
+
+
+def _log_odds(
+    ones: NDArray[np.float64],
+    count: NDArray[np.float64],
+    sd: NDArray[np.float64],
+    p: NDArray[np.bool_],
+    rate: float,
+) -> NDArray[np.float64]:
+    """(m,) prior log-odds of the opposite of each entry `p`, given all other entries of the client.
+
+    `ones` are the true participations in the entry's window, `count` and `sd` what was published about them.
+    """
+    step = np.where(p, -1.0, 1.0)
+    error = np.where(np.isnan(count), 0.0, ones - count)
+    precision = np.where(np.isnan(count) | (sd == 0), 0.0, 1 / np.where(sd > 0, sd, 1.0) ** 2)
+    return np.asarray(step * (np.log(rate) - np.log1p(-rate)) - precision * step * (error + 0.5 * step))
