@@ -39,6 +39,7 @@ def evaluate(
     from scenarios.evaluate.outcome import evaluate as evaluate_defences
     from scenarios.evaluate.page import render_evaluation
     from scenarios.evaluate.sentences import sentence
+    from scenarios.evaluate.verdict import Verdict
     from scenarios.sweep.code import other_code
     from scenarios.sweep.run import check_worlds
     from scenarios.sweep.table import write_table
@@ -55,7 +56,8 @@ def evaluate(
         typer.echo(json.dumps(rows, indent=2))
         return
     for outcome in outcomes:
-        typer.secho(outcome.name, bold=True)
+        verdict = Verdict.of(outcome)
+        typer.secho(outcome.name + (f": {verdict.form}" if verdict else ""), bold=True)
         for key, heading in columns(outcomes).items():
             if key in outcome.figures:
                 typer.echo(f"  {heading:<22}{outcome.figures[key]}")

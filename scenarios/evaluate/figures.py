@@ -1,8 +1,10 @@
 """The figures that an evaluation shows, by dotted name, with their headings."""
 
-CHANCE = "disaggregation.baselines.counts_only_exact_fraction"
+ONES = "disaggregation.ones_found"
+ONES_GUESS = "disaggregation.baselines.counts_only_ones_found"
+ONES_CEILING = "disaggregation.ceiling.ones_found"
 SINGLED_OUT = "disaggregation.singled_out_fraction"
-ADVANTAGE = "disaggregation.advantage"
+SINGLED_OUT_CEILING = "disaggregation.ceiling.singled_out_fraction"
 COSINE = "disaggregation.update_cosine"
 ACCURACY = "training.test_accuracy"
 COUNT_ERROR = "analytics.count_error"
@@ -10,12 +12,16 @@ WINDOW, MISSING = "analytics.mean_window", "analytics.missing_fraction"
 MESSAGES = "messages.all"
 
 LEAKAGE = {
+    ONES_GUESS: "ones found: guess",
+    ONES: "ones found: attack",
+    ONES_CEILING: "ones found: ceiling",
     "disaggregation.exact_fraction": "exact columns",
-    CHANCE: "guess from counts",
-    ADVANTAGE: "advantage",
+    "disaggregation.ceiling.exact_fraction": "exact: ceiling",
     SINGLED_OUT: "singled out",
+    SINGLED_OUT_CEILING: "singled out: ceiling",
     "disaggregation.certified_fraction": "certified",
     COSINE: "update cosine",
+    "disaggregation.estimated_update_cosine": "cosine of estimates",
     "disaggregation.baselines.aggregate_update_cosine": "cosine, no attack",
 }
 UTILITY = {

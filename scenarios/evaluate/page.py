@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scenarios.evaluate.evaluation import Evaluation
-from scenarios.evaluate.figures import ACCURACY, SINGLED_OUT, UTILITY
+from scenarios.evaluate.figures import ACCURACY, SINGLED_OUT, SINGLED_OUT_CEILING, UTILITY
 from scenarios.evaluate.outcome import Outcome, columns
 from scenarios.evaluate.sentences import sentence
+from scenarios.evaluate.verdict import COUNTS_TELL, NEAR_GUESS, Verdict
 from scenarios.pages import embedded, render
 from scenarios.run.scenario import Scenario
 from scenarios.sweep.code import other_code
@@ -31,6 +32,9 @@ def render_evaluation(evaluation: Evaluation, outcomes: Sequence[Outcome], direc
         others=other_code(result.code for outcome in outcomes for result in outcome.results),
         picture=embedded(draw(outcomes)) if any(o.figures for o in outcomes) else "",
         sentences=[sentence(outcome, none) for outcome in defended],
+        verdicts=[(o.name, verdict) for o in outcomes if (verdict := Verdict.of(o)) is not None],
+        near=NEAR_GUESS,
+        counts_tell=COUNTS_TELL,
         tables=[
             _table(
                 "What it stops", {key: name for key, name in shown.items() if key not in UTILITY}, outcomes
@@ -59,11 +63,17 @@ def _run(result: PointResult, directory: SweepDirectory) -> dict[str, Any]:
     return {"seed": result.point.settings.seed, "link": report, "reason": result.reason}
 
 
+def leakage(outcome: Outcome) -> float:
+    """Share of clients that can be singled out: at best, or if there is no ceiling, by our attack."""
+    figures = outcome.figures
+    return figures.get(SINGLED_OUT_CEILING, figures[SINGLED_OUT]).mean
+
+
 def frontier(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Outcomes that no other beats in both leakage and accuracy, from the least leakage upwards."""
     placed = sorted(
         (o for o in outcomes if SINGLED_OUT in o.figures and ACCURACY in o.figures),
-        key=lambda o: (o.figures[SINGLED_OUT].mean, -o.figures[ACCURACY].mean),
+        key=lambda o: (leakage(o), -o.figures[ACCURACY].mean),
     )
     best: list[Outcome] = []
     for outcome in placed:
@@ -73,29 +83,38 @@ def frontier(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def draw(outcomes: Sequence[Outcome]) -> Picture:
-    """Clients singled out against test accuracy; the line joins the frontier."""
+    """Clients singled out against test accuracy: attack and ceiling; the line joins the frontier."""
     from matplotlib.figure import Figure as Picture
 
     picture = Picture(figsize=(10, 5), layout="constrained")
     axes = picture.subplots()
-    line = [(o.figures[SINGLED_OUT].mean, o.figures[ACCURACY].mean) for o in frontier(outcomes)]
+    line = [(leakage(o), o.figures[ACCURACY].mean) for o in frontier(outcomes)]
     axes.plot(*zip(*line, strict=True), color="#b8b8b8", lw=1, zorder=0) if line else None
     for number, outcome in enumerate(outcomes):
         if SINGLED_OUT in outcome.figures and ACCURACY in outcome.figures:
             leak, accuracy = outcome.figures[SINGLED_OUT], outcome.figures[ACCURACY]
+            marker, colour = "os^"[number // 10 % 3], f"C{number % 10}"
+            best = outcome.figures.get(SINGLED_OUT_CEILING)
+            if best is not None:
+                axes.plot((leak.mean, best.mean), (accuracy.mean,) * 2, color=colour, lw=0.8, ls=":")
+                axes.plot(best.mean, accuracy.mean, marker=marker, ls="", mfc="none", color=colour)
             axes.errorbar(
                 leak.mean,
                 accuracy.mean,
                 xerr=leak.half_width,
                 yerr=accuracy.half_width,
-                marker="os^"[number // 10 % 3],
+                marker=marker,
                 ls="",
                 capsize=2,
                 elinewidth=0.8,
-                color=f"C{number % 10}",
+                color=colour,
                 label=outcome.name,
             )
-    axes.set(xlabel="leakage: clients singled out", ylabel="utility: test accuracy", xlim=(-0.05, 1.05))
+    axes.set(
+        xlabel="leakage: clients singled out (filled: by our attack; hollow: ceiling)",
+        ylabel="utility: test accuracy",
+        xlim=(-0.05, 1.05),
+    )
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
     return picture

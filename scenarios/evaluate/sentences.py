@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from scenarios.evaluate.figures import (
     ACCURACY,
-    CHANCE,
     COUNT_ERROR,
     MESSAGES,
     MISSING,
     SINGLED_OUT,
+    SINGLED_OUT_CEILING,
     WINDOW,
 )
 from scenarios.evaluate.outcome import Figure, Outcome
+from scenarios.evaluate.verdict import COUNTS_TELL, Form, Verdict
 
 NEGLIGIBLE_LEAKAGE = 0.05
-"""Fraction of singled-out clients, or change in it, that counts as none."""
+"""Fraction of singled-out clients that counts as none."""
 NEGLIGIBLE_ACCURACY = 0.01
 """Change in test accuracy that is not mentioned."""
 
@@ -25,26 +26,49 @@ def sentence(outcome: Outcome, none: Outcome) -> str:
         return f"{outcome.name} failed: {outcome.results[0].reason}"
     if not none.figures:
         return f"{outcome.name}: the undefended runs failed, so there is nothing to compare with"
-    return f"{outcome.name} {_stopped(outcome, none)}; {_costs(outcome, none)}."
+    verdict, undefended = Verdict.of(outcome), Verdict.of(none)
+    if verdict is None or undefended is None:
+        return f"{outcome.name}: there is no verdict, because nobody took part or the runs are too old"
+    said = f"{_verdict(verdict, undefended)}; {_singled_out(outcome, none)}"
+    return f"{outcome.name} {said}; {_costs(outcome, none)}."
 
 
-def _stopped(outcome: Outcome, none: Outcome) -> str:
-    before, after = none.figures[SINGLED_OUT], outcome.figures[SINGLED_OUT]
-    change = f"{_percent(after.mean)} of the clients are singled out instead of {_percent(before.mean)}"
-    little = NEGLIGIBLE_LEAKAGE + 1e-9  # one client of twenty is negligible, whatever the rounding
-    if before.mean <= little:
-        verdict = f"has nothing to stop: {_percent(before.mean)} of the clients are singled out without it"
-    elif after.mean <= little:
-        verdict = f"stops the attack: {change}" + _doubt(little - after.mean, after)
-    elif after.mean >= before.mean - NEGLIGIBLE_LEAKAGE:
-        verdict = f"does not stop the attack: {change}"
-        verdict += _doubt(little - (before.mean - after.mean), before, after)
-    else:
-        verdict = f"weakens the attack: {change}" + _doubt(before.mean - after.mean, before, after)
-    chance = outcome.mean(CHANCE) or 0.0
-    if chance > NEGLIGIBLE_LEAKAGE:
-        verdict += f" (a guess from the counts gets {_percent(chance)} of the columns)"
-    return verdict
+def _verdict(found: Verdict, none: Verdict) -> str:
+    """The verdict with guess, attack and ceiling, as shares of the participations."""
+    guess, attack = _percent(found.guess.mean), _percent(found.attack.mean)
+    ceiling = None if found.ceiling is None else _percent(found.ceiling.mean)
+    doubt = _doubt(*found.deciding)
+    if found.form is Form.STOPPED:
+        return (
+            f"stopped the attack: at best {ceiling} of the participations can be found "
+            f"(our attack {attack}, guess {guess}){doubt}"
+        )
+    if found.form is Form.HELD:
+        rest = "no ceiling was computed" if ceiling is None else f"the evidence gives up to {ceiling}"
+        return (
+            f"held against our attack, which is not to be relied on: {attack} of the participations are "
+            f"found (guess {guess}), but {rest}{doubt}"
+        )
+    if found.guess.mean >= COUNTS_TELL:
+        return f"leaks: the counts alone give {guess} of the participations (our attack {attack}){doubt}"
+    beside = f"guess {guess}" if ceiling is None else f"guess {guess}, ceiling {ceiling}"
+    return (
+        f"leaks: {attack} of the participations are found ({beside}) "
+        f"instead of {_percent(none.attack.mean)} without it{doubt}"
+    )
+
+
+def _singled_out(outcome: Outcome, none: Outcome) -> str:
+    before, after, best = (
+        none.mean(SINGLED_OUT) or 0.0,
+        outcome.mean(SINGLED_OUT) or 0.0,
+        outcome.mean(SINGLED_OUT_CEILING),
+    )
+    if best is not None and best <= NEGLIGIBLE_LEAKAGE + 1e-9:
+        return (
+            "no attack can single out a client" if best == 0 else f"at best {_percent(best)} are singled out"
+        )
+    return f"{_percent(after)} of the clients are singled out instead of {_percent(before)}"
 
 
 def _costs(outcome: Outcome, none: Outcome) -> str:

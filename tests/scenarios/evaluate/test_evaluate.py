@@ -13,13 +13,18 @@ from scenarios.evaluate.figures import (
     LEAKAGE,
     MESSAGES,
     MISSING,
+    ONES,
+    ONES_CEILING,
+    ONES_GUESS,
     SINGLED_OUT,
+    SINGLED_OUT_CEILING,
     UTILITY,
     WINDOW,
 )
 from scenarios.evaluate.outcome import Figure, Outcome, numbers
 from scenarios.evaluate.page import frontier
 from scenarios.evaluate.sentences import sentence
+from scenarios.evaluate.verdict import Form, Verdict
 from scenarios.run.runner import read_result
 from scenarios.run.scenario import LIBRARY
 
@@ -41,6 +46,10 @@ def outcome(name, **figures):
         "window": WINDOW,
         "missing": MISSING,
         "leak": SINGLED_OUT,
+        "leak_at_best": SINGLED_OUT_CEILING,
+        "guess": ONES_GUESS,
+        "attack": ONES,
+        "ceiling": ONES_CEILING,
         "accuracy": ACCURACY,
         "error": COUNT_ERROR,
         "messages": MESSAGES,
@@ -88,41 +97,69 @@ def test_the_table_shows_figures_that_results_have(finished_run):
     assert {*LEAKAGE, *UTILITY} <= set(numbers(read_result(finished_run)))
 
 
+def judged(name, *, guess=0.2, attack=0.98, ceiling=0.98, spread=0.0, **changes):
+    """An outcome with shares of the participations found, and other figures that hardly matter."""
+    rest = {"leak": (0.9, 0.0), "accuracy": (0.5, 0.0), "error": (0.0, 0.0), "messages": (5.0, 0.0)}
+    ones = {"guess": guess, "attack": attack, "ceiling": ceiling}
+    found = {key: (value, spread) for key, value in ones.items() if value is not None}
+    return outcome(name, **{**rest, **found, **changes})
+
+
+@pytest.mark.parametrize(
+    ("figures", "form"),
+    [
+        ({"attack": 0.22, "ceiling": 0.29}, Form.STOPPED),
+        ({"attack": 0.29, "ceiling": 0.31}, Form.HELD),
+        ({"attack": 0.22, "ceiling": 1.0}, Form.HELD),
+        ({"attack": 0.22, "ceiling": None}, Form.HELD),
+        ({"attack": 0.31, "ceiling": 0.31}, Form.LEAKS),
+        ({"attack": 0.9, "ceiling": None}, Form.LEAKS),
+        ({"guess": 1.0, "attack": 1.0, "ceiling": 1.0}, Form.LEAKS),
+    ],
+)
+def test_a_verdict_has_three_forms(figures, form):
+    assert Verdict.of(judged("x", **figures)).form == form
+
+
+def test_results_without_the_figures_have_no_verdict():
+    old = outcome("x", leak=(0.0, 0.0), accuracy=(0.5, 0.0))
+    assert Verdict.of(old) is None
+    assert "there is no verdict" in sentence(old, judged("none"))
+
+
 def test_sentences_say_what_the_figures_say():
-    none = outcome("none", leak=(1.0, 0.0), accuracy=(0.5, 0.01), error=(0.0, 0.0), messages=(5.0, 0.0))
-    stopped = outcome("noise", leak=(0.0, 0.0), accuracy=(0.4, 0.0), error=(0.0, 0.0), messages=(5.0, 0.0))
-    assert sentence(stopped, none) == (
-        "noise stops the attack: 0 % of the clients are singled out instead of 100 %; "
-        "cost: -10.0 points of test accuracy."
+    none = judged("none", leak=(1.0, 0.0))
+    assert sentence(judged("x", attack=0.22, ceiling=0.25, leak=(0.0, 0.0), accuracy=(0.4, 0.0)), none) == (
+        "x stopped the attack: at best 25 % of the participations can be found (our attack 22 %, guess 20 %)"
+        "; 0 % of the clients are singled out instead of 100 %; cost: -10.0 points of test accuracy."
     )
-    weak = outcome("x", leak=(0.5, 0.1), accuracy=(0.5, 0.0), error=(1.5, 0.0), messages=(7.0, 0.0))
-    assert "weakens the attack: 50 %" in sentence(weak, none)
-    assert "an error of 1.5 per count, +2.0 messages per round" in sentence(weak, none)
-    unsure = outcome("x", leak=(0.5, 0.6), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
-    assert "(uncertain: wide intervals); cost: no counts are published" in sentence(unsure, none)
-    hardly = outcome("x", leak=(0.03, 0.1), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
-    assert "stops the attack: 3 % of the clients are singled out instead of 100 % (uncertain" in sentence(
-        hardly, none
+    assert sentence(judged("x", attack=0.22, ceiling=0.97), none).startswith(
+        "x held against our attack, which is not to be relied on: 22 % of the participations are found "
+        "(guess 20 %), but the evidence gives up to 97 %; 90 % of the clients are singled out"
     )
-    maybe = outcome("x", leak=(0.97, 0.1), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
-    assert (
-        "does not stop the attack: 97 % of the clients are singled out instead of 100 % (uncertain"
-        in sentence(maybe, none)
+    assert "(guess 20 %), but no ceiling was computed;" in sentence(
+        judged("x", attack=0.22, ceiling=None), none
     )
-    once = outcome("x", leak=(0.5, None), accuracy=(0.5, 0.0), messages=(5.0, 0.0))
-    assert "instead of 100 % (uncertain: only one seed)" in sentence(once, none)
-    useless = outcome("x", leak=(1.0, 0.0), accuracy=(0.5, 0.0), error=(0.0, 0.0), messages=(5.0, 0.0))
-    assert "does not stop the attack: 100 % of the clients are singled out instead of 100 %; " in sentence(
-        useless, none
-    )
-    assert "cost: none measured" in sentence(useless, none)
-    assert "has nothing to stop" in sentence(none, stopped)
+    leaks = sentence(judged("x", attack=0.55, error=(1.5, 0.0), messages=(7.0, 0.0)), none)
+    assert "x leaks: 55 % of the participations are found (guess 20 %, ceiling 98 %) instead of 98 %" in leaks
+    assert "an error of 1.5 per count, +2.0 messages per round" in leaks
+    assert "leaks: the counts alone give 60 % of the participations" in sentence(judged("x", guess=0.6), none)
+    assert "cost: none measured" in sentence(judged("x"), none)
+    grouped = judged("x", leak=(0.0, 0.0), leak_at_best=(0.0, 0.0))
+    assert "without it; no attack can single out a client; cost" in sentence(grouped, none)
+
+
+def test_doubts_are_said():
+    none = judged("none")
+    assert "(uncertain: wide intervals)" in sentence(judged("x", attack=0.4, spread=0.2), none)
+    assert "(uncertain" not in sentence(judged("x", attack=0.4, spread=0.05), none)
+    assert "(uncertain: only one seed)" in sentence(judged("x", attack=0.4, spread=None), none)
+    assert "(uncertain: wide" in sentence(judged("x", attack=0.2, ceiling=0.35, spread=0.1), none)
 
 
 def test_fewer_counts_have_a_price():
-    rest = {"leak": (1.0, None), "accuracy": (0.5, None), "error": (0.0, None), "messages": (5.0, None)}
-    none = outcome("none", **rest, window=(6.0, None), missing=(0.0, None))
-    fewer = outcome("x", **rest, window=(30.0, None), missing=(0.25, None))
+    none = judged("none", window=(6.0, None), missing=(0.0, None))
+    fewer = judged("x", window=(30.0, None), missing=(0.25, None))
     assert "a count for 30 rounds instead of 6, 25 % of the rounds without a count" in sentence(fewer, none)
 
 
@@ -136,13 +173,17 @@ def test_the_frontier_is_what_nothing_beats():
     }
     outcomes = [outcome(n, leak=(x, None), accuracy=(y, None)) for n, (x, y) in places.items()]
     assert [o.name for o in frontier(outcomes)] == ["safe", "good", "none"]
+    # A defence that only our attack does not get through is where its ceiling is.
+    weak = outcome("weak", leak=(0.0, None), leak_at_best=(0.9, None), accuracy=(0.45, None))
+    assert [o.name for o in frontier([*outcomes, weak])] == ["safe", "good", "none"]
 
 
 def test_the_command_leaves_a_table_and_a_page_with_links(fedsim, scenario_file, tmp_path):
     (tmp_path / "evaluation.toml").write_text(EVALUATION.replace("seeds = 2", "seeds = 1"))
     done = fedsim("evaluate", "evaluation.toml", "--workers", 1)
     assert (done.status, done.stderr) == (0, "")
-    assert "batches stops the attack: 0 % of the clients are singled out instead of 100 %" in done.stdout
+    assert "batches: leaks" in done.stdout
+    assert "no attack can single out a client" in done.stdout
     folder = tmp_path / "runs/evaluation"
     with (folder / "evaluation.csv").open(newline="") as file:
         rows = {(row["defence"], row["figure"]): float(row["mean"]) for row in csv.DictReader(file)}
