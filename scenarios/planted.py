@@ -60,7 +60,7 @@ class Planted(Settings):
         """Plant, attack and score."""
         truth, transcript, counts = self.plant()
         began = time.process_time()
-        recovery = self._attack(transcript, counts, progress)
+        recovery = self.attack(transcript, counts, progress)
         cpu_seconds = time.process_time() - began
         figures = score_disaggregation(recovery, truth, transcript, counts, made_beside_truth=True)
         cost = {"cpu_seconds": cpu_seconds, "client_cpu_seconds": cpu_seconds / self.clients}
@@ -79,9 +79,12 @@ class Planted(Settings):
     def solve(self) -> tuple[Truth, Recovery]:
         """Plant and attack: the truth, and what the attack recovered."""
         truth, transcript, counts = self.plant()
-        return truth, self._attack(transcript, counts, silent)
+        return truth, self.attack(transcript, counts)
 
-    def _attack(self, transcript: Transcript, counts: ParticipationReport, progress: Progress) -> Recovery:
+    def attack(
+        self, transcript: Transcript, counts: ParticipationReport, progress: Progress = silent
+    ) -> Recovery:
+        """What the solver recovers from the sums and counts that were planted."""
         problem = DisaggregationProblem(
             transcript.aggregates, counts, cohort_sizes=transcript.cohort_sizes, num_clients=self.clients
         )

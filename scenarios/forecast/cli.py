@@ -66,9 +66,12 @@ def forecast(
         typer.echo(json.dumps({name: curve.figures() for name, curve in found.items()}, indent=2))
         return
     width = max(map(len, found))
-    typer.echo(f"{'rounds until exposed':<{width}}  first client      half  nearly all")
+    typer.echo(
+        f"{'rounds until exposed':<{max(width, 20)}}  first client      half  nearly all  half, at best"
+    )
     for name, curve in found.items():
-        rounds = (f"{'–' if r is None else r:>10}" for r in (curve.first, curve.half, curve.nearly_all))
+        marks = (curve.first, curve.half, curve.nearly_all, curve.half_at_best)
+        rounds = (f"{'–' if r is None else r:>10}" for r in marks)
         typer.echo(f"{name:<{max(width, 20)}}  " + "  ".join(rounds))
     if any(curve.nearly_all is None for curve in found.values()):
         typer.echo("–: not within the rounds tried")

@@ -9,12 +9,16 @@ Binomial probabilities say how many clients have only such windows.
 *Planted problems.* With more rounds, problems with the same rate, windows and noise are planted and attacked.
 The number of rounds that an attack needs grows about in proportion to the number of clients. So for many
 clients a smaller problem is planted, and its rounds are scaled up.
+
+A second curve is the ceiling: what a genie that is told all other participations finds in the same problems
+(`scenarios.run.ceiling`). It also covers fewer rounds than clients. There no attack of ours finds a column,
+but sums with common participants are alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +30,7 @@ from attacks.disaggregation.solvers import Auto, Projection, Solver
 from fedsim.core.progress import Progress, silent
 from fedsim.core.settings import Settings
 from scenarios.planted import Planted
+from scenarios.run.scoring import score_disaggregation
 
 MOST_PLANTED_CLIENTS = 64
 MOST_NOISY_PLANTED_CLIENTS = 24
@@ -35,6 +40,8 @@ LEAST_COHORT = 3.0
 SEEDS, NOISY_SEEDS = (1, 2, 3), (1, 2)
 PLANTED_ROUNDS_PER_CLIENT = (1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 1.65, 1.8, 2.0, 2.3, 2.7, 3.2, 4.0, 5.0, 6.5, 8.0)
 """Rounds per client of the planted problems; the curve ends where nearly all clients are exposed."""
+FEW_ROUNDS_PER_CLIENT = (0.25, 0.5, 0.75, 1.0)
+"""Rounds per client of the problems before these, for the ceiling alone."""
 HALF_EXPOSED, NEARLY_ALL_EXPOSED = 0.5, 0.95
 
 PLANTED, COUNTED = "planted", "counted"
@@ -110,36 +117,35 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The curve of one setting; `scale` is its number of clients relative to the planted problems."""
+    """The curve of one setting; `scale` is its number of clients relative to the planted problems.
+
+    `ceiling` is the curve of what the evidence could give at best, where it is known.
+    """
 
     setting: Setting
     curve: tuple[CurvePoint, ...]
     scale: float
-
-    def rounds_until(self, fraction: float) -> int | None:
-        """The first round with this fraction exposed, by linear interpolation; None if beyond the curve."""
-        before = CurvePoint(0, 0.0, COUNTED)
-        for place in self.curve:
-            if place.fraction >= fraction:
-                share = (fraction - before.fraction) / max(place.fraction - before.fraction, 1e-12)
-                return int(np.ceil(before.rounds + max(share, 0.0) * (place.rounds - before.rounds)))
-            before = place
-        return None
+    ceiling: tuple[CurvePoint, ...] = ()
 
     @property
     def first(self) -> int | None:
         """Rounds until one client is exposed."""
-        return self.rounds_until(min(1 / self.setting.clients, HALF_EXPOSED))
+        return _rounds_until(self.curve, min(1 / self.setting.clients, HALF_EXPOSED))
 
     @property
     def half(self) -> int | None:
         """Rounds until half of the clients are exposed."""
-        return self.rounds_until(HALF_EXPOSED)
+        return _rounds_until(self.curve, HALF_EXPOSED)
 
     @property
     def nearly_all(self) -> int | None:
         """Rounds until 95 % of the clients are exposed."""
-        return self.rounds_until(NEARLY_ALL_EXPOSED)
+        return _rounds_until(self.curve, NEARLY_ALL_EXPOSED)
+
+    @property
+    def half_at_best(self) -> int | None:
+        """Rounds after which the evidence could expose half of the clients."""
+        return _rounds_until(self.ceiling, HALF_EXPOSED)
 
     def figures(self) -> dict[str, Any]:
         """All figures, for JSON."""
@@ -148,8 +154,10 @@ class Forecast:
             "first": self.first,
             "half": self.half,
             "nearly_all": self.nearly_all,
+            "half_at_best": self.half_at_best,
             "rests_on": self.rests_on(),
-            "curve": [{"rounds": p.rounds, "fraction": p.fraction, "basis": p.basis} for p in self.curve],
+            "curve": [asdict(point) for point in self.curve],
+            "ceiling": [asdict(point) for point in self.ceiling],
         }
 
     def rests_on(self) -> str:
@@ -162,31 +170,72 @@ class Forecast:
         return f"{counted}, then planted problems of {planted} clients{scaled}"
 
 
+def _rounds_until(curve: Sequence[CurvePoint], fraction: float) -> int | None:
+    """The first round with this fraction exposed, by linear interpolation; None if beyond the curve."""
+    before = CurvePoint(0, 0.0, COUNTED)
+    for place in curve:
+        if place.fraction >= fraction:
+            share = (fraction - before.fraction) / max(place.fraction - before.fraction, 1e-12)
+            return int(np.ceil(before.rounds + max(share, 0.0) * (place.rounds - before.rounds)))
+        before = place
+    return None
+
+
 def forecast(setting: Setting, progress: Progress = silent) -> Forecast:
     """Count, plant and attack. The same setting gives the same forecast."""
-    curve = list(_counted(setting))
+    curve, ceiling = list(_counted(setting)), list[CurvePoint]()
     planted = setting.planted_clients
-    scale = 1.0 if planted is None else setting.clients / planted
+    if planted is None:
+        return Forecast(setting, tuple(curve), 1.0)
+    scale = setting.clients / planted
     seeds = NOISY_SEEDS if setting.noise else SEEDS
-    for number, step in enumerate(PLANTED_ROUNDS_PER_CLIENT if planted is not None else ()):
-        progress(number, len(PLANTED_ROUNDS_PER_CLIENT))
+    steps = (*FEW_ROUNDS_PER_CLIENT, *PLANTED_ROUNDS_PER_CLIENT)
+    rounds = 0
+    for number, step in enumerate(steps):
+        progress(number, len(steps))
         problems = [setting.plant(step, seed) for seed in seeds]
-        if curve[-1].rounds == round(problems[0].rounds * scale):
+        before, rounds = rounds, round(problems[0].rounds * scale)
+        if rounds == before:
             continue  # with few clients, two steps can be the same
-        fraction = float(np.mean([exposed(problem) for problem in problems]))
-        curve.append(CurvePoint(round(problems[0].rounds * scale), fraction, PLANTED))
-        if fraction >= NEARLY_ALL_EXPOSED:
-            break
-    progress(len(PLANTED_ROUNDS_PER_CLIENT), len(PLANTED_ROUNDS_PER_CLIENT))
-    return Forecast(setting, tuple(curve), scale)
+        rising = not ceiling or ceiling[-1].fraction < NEARLY_ALL_EXPOSED
+        if step in FEW_ROUNDS_PER_CLIENT and not rising:
+            continue
+        found = [exposure(problem, ceiling=rising) for problem in problems]
+        at_best = [exposed.at_best for exposed in found if exposed.at_best is not None]
+        if len(at_best) == len(found):
+            ceiling.append(CurvePoint(rounds, float(np.mean(at_best)), PLANTED))
+        # Up to as many rounds as clients, counting is exact and the attack only guesses.
+        if step not in FEW_ROUNDS_PER_CLIENT and rounds > curve[-1].rounds:
+            curve.append(CurvePoint(rounds, float(np.mean([e.by_attack for e in found])), PLANTED))
+            if curve[-1].fraction >= NEARLY_ALL_EXPOSED:
+                break
+    progress(len(steps), len(steps))
+    return Forecast(setting, tuple(curve), scale, tuple(ceiling))
 
 
-def exposed(problem: Planted) -> float:
-    """The fraction of clients that took part and whose column was recovered, and is right."""
-    truth, recovery = problem.solve()
+@dataclass(frozen=True)
+class Exposure:
+    """Fraction of clients that took part and whose column is found `by_attack`, and `at_best`.
+
+    At best is None if it was not asked for, or if there is no ceiling, such as after a handful of rounds.
+    """
+
+    by_attack: float
+    at_best: float | None
+
+
+def exposure(problem: Planted, *, ceiling: bool) -> Exposure:
+    """Plant, attack and compare with the truth; with the `ceiling` if wanted."""
+    truth, transcript, counts = problem.plant()
+    recovery = problem.attack(transcript, counts)
     right = (recovery.participation == truth.participation).all(axis=0)
-    took_part = truth.participation.any(axis=0)
-    return float((right & took_part & (recovery.outcome != Outcome.UNRESOLVED)).mean())
+    exposed = right & truth.participation.any(axis=0) & (recovery.outcome != Outcome.UNRESOLVED)
+    by_attack = float(exposed.mean())
+    if not ceiling:
+        return Exposure(by_attack, None)
+    score = score_disaggregation(recovery, truth, transcript, counts, made_beside_truth=True)
+    best = score.ceiling.singled_out_fraction if score.ceiling else None
+    return Exposure(by_attack, None if best is None else max(best, by_attack))
 
 
 def _counted(setting: Setting) -> Iterator[CurvePoint]:

@@ -20,7 +20,7 @@ def render_forecast(found: Mapping[str, Forecast]) -> str:
         setting=before.setting,
         picture=embedded(draw(found)),
         rows=[
-            {"name": name, "marks": [f.first, f.half, f.nearly_all], "rests_on": f.rests_on()}
+            {"name": name, "marks": [f.first, f.half, f.nearly_all, f.half_at_best], "rests_on": f.rests_on()}
             for name, f in found.items()
         ],
         sentences=[compared(before, after, name) for name, after in others],
@@ -28,7 +28,7 @@ def render_forecast(found: Mapping[str, Forecast]) -> str:
 
 
 def draw(found: Mapping[str, Forecast]) -> Figure:
-    """Fraction of exposed clients over rounds: dotted by counting, with markers by planted problems."""
+    """Exposed clients over rounds: dotted by counting, with markers by attacks, dashed at best."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.4), layout="constrained")
@@ -46,6 +46,15 @@ def draw(found: Mapping[str, Forecast]) -> Figure:
             ms=4,
             label=name,
         )
+        if forecast.ceiling:
+            axes.plot(
+                [p.rounds for p in forecast.ceiling],
+                [p.fraction for p in forecast.ceiling],
+                color=colour,
+                ls="--",
+                lw=1,
+                label=f"{name}: ceiling",
+            )
     axes.set(xlabel="rounds", ylabel="exposed clients", ylim=(-0.02, 1.05), xlim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend()

@@ -76,10 +76,8 @@ def score_disaggregation(
         exact=exact,
         proved=recovery.outcome == Outcome.PROVED,
         alone=alone,
-        achieved=(
-            Achieved(found.found or 0.0, found.precision or 0.0, float(exact.mean()), singled_out),
-            Achieved(by_chance.found or 0.0, by_chance.precision or 0.0, guess.columns),
-        ),
+        attack=Achieved(found.found or 0.0, found.precision or 0.0, float(exact.mean()), singled_out),
+        guess=Achieved(by_chance.found or 0.0, by_chance.precision or 0.0, guess.columns),
     )
     updates = UpdateScores.of(recovery, transcript, expected, true_updates, took_part)
     return Disaggregation(

@@ -2,6 +2,10 @@
 
 The genie does without cohort sizes, and an attack may use them. So an attack can beat the genie on small
 problems. It then is itself the proof of what the evidence gives.
+
+The genie's model is fitted to the matrix that it is told. With few rounds such a fit alone could make it find
+that matrix. So it is also told a wrong matrix with the same counts. If it finds more of that one than a guess
+does, there is no ceiling.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation import DisaggregationProblem
 from attacks.disaggregation.instance import Instance
-from scenarios.run.ceiling.genie import flops, genie
+from scenarios.run.ceiling.genie import Decisions, flops, genie, shuffled
 from scenarios.run.ceiling.uniqueness import unique_fraction
 from scenarios.run.sections import Ceiling
 
@@ -23,9 +27,13 @@ MOST_FLOPS = 1e12
 LEAST_RATE = 1e-3
 """Least distance of the mean participation rate from 0 and 1, as prior of an entry."""
 
+MOST_OF_A_WRONG_MATRIX = 0.1
+"""Share of the ones of a wrong matrix, beyond the guess, from which the genie is not believed."""
+
 GENIE = "a genie that is told all other participations"
 ATTACK = "the attack: it found everything"
 TOO_LARGE = "none: it would take too long"
+TOO_FEW_ROUNDS = "none: rounds are too few to fit a model of the sums"
 NO_EVIDENCE = "none: nobody took part, or all sums are zero"
 
 
@@ -46,12 +54,13 @@ def score_ceiling(
     exact: NDArray[np.bool_],
     proved: NDArray[np.bool_],
     alone: NDArray[np.bool_],
-    achieved: Sequence[Achieved],
+    attack: Achieved,
+    guess: Achieved,
 ) -> Ceiling:
     """The ceiling for the true P (rounds, K) of the problem's clients.
 
     Of each client (K,): whether the attack has its column `exact`, whether it is also `proved`, and whether
-    nobody else has the same column (`alone`). The ceiling is at least what was `achieved`.
+    nobody else has the same column (`alone`). The ceiling is at least what `attack` and `guess` achieve.
     """
     if exact.all():
         best = Achieved(1.0, 1.0, 1.0, float(alone.mean()))
@@ -61,16 +70,26 @@ def score_ceiling(
     instance = Instance.prepare(problem, rng=np.random.default_rng(0))
     if instance.subspace.rank == 0 or not P.any():
         return _none(NO_EVIDENCE)
-    decisions = genie(problem, P, float(np.clip(P.mean(), LEAST_RATE, 1 - LEAST_RATE)))
+    rate = float(np.clip(P.mean(), LEAST_RATE, 1 - LEAST_RATE))
+    wrong = shuffled(problem.windows, P, np.random.default_rng(0))
+    told, misled = (_achieved(genie(problem, matrix, rate), matrix, alone) for matrix in (P, wrong))
+    if told is None or misled is None or misled.ones_found > guess.ones_found + MOST_OF_A_WRONG_MATRIX:
+        return _none(TOO_FEW_ROUNDS)
+    return _ceiling(GENIE, [told, attack, guess], unique_fraction(instance, P, proved & exact))
+
+
+def _achieved(decisions: Decisions | None, P: NDArray[np.uint8], alone: NDArray[np.bool_]) -> Achieved | None:
+    """What the genie finds of the matrix P (rounds, K) that it was told."""
+    if decisions is None:
+        return None
     found, invented = int(decisions.found.sum()), int(decisions.invented.sum())
     right = (decisions.found == (P == 1)).all(axis=0) & (decisions.invented == 0)
-    told = Achieved(
+    return Achieved(
         ones_found=found / int(P.sum(dtype=np.int64)),
         ones_precision=found / max(1, found + invented),
         exact_fraction=float(right.mean()),
         singled_out_fraction=float((right & alone).mean()),
     )
-    return _ceiling(GENIE, [told, *achieved], unique_fraction(instance, P, proved & exact))
 
 
 def _ceiling(basis: str, achieved: Sequence[Achieved], unique: float | None) -> Ceiling:

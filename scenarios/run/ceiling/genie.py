@@ -51,15 +51,29 @@ class Decisions:
     invented: NDArray[np.int64]
 
 
-def genie(problem: DisaggregationProblem, P: NDArray[np.uint8], rate: float) -> Decisions:
+def genie(problem: DisaggregationProblem, P: NDArray[np.uint8], rate: float) -> Decisions | None:
     """The decisions under the model that finds most of the true participation P (rounds, K).
 
     `rate` is the mean participation rate, within (0, 1). The models are those that the attack tries: with few
-    and with many shared profiles, and with updates that are fixed or that move with the server's model.
+    and with many shared profiles, and with updates that are fixed or that move with the server's model. None
+    if no model can be fitted, because rounds are too few.
     """
-    models = list(_models(problem, P))
-    every = [_decide(model, problem.windows, P, rate) for model in models]
-    return max(every, key=lambda decisions: int(decisions.found.sum()) - int(decisions.invented.sum()))
+    with np.errstate(invalid="ignore"):
+        models = [model for model in _models(problem, P) if np.isfinite(model.misfit())]
+    every = (_decide(model, problem.windows, P, rate) for model in models)
+    return max(every, key=lambda d: int(d.found.sum()) - int(d.invented.sum()), default=None)
+
+
+def shuffled(windows: Windows, P: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """(rounds, K) a random participation with the same ones in every window, and outside of all windows."""
+    K, W = windows.count.shape
+    window = windows.spread(np.tile(np.arange(W, dtype=np.float64), (K, 1)), fill=-1.0).T
+    in_order, at_random = (
+        np.lexsort((key, window), axis=0) for key in (-P.astype(np.int8), rng.random(P.shape))
+    )
+    mixed = np.empty_like(P)
+    np.put_along_axis(mixed, at_random, np.take_along_axis(P, in_order, axis=0), axis=0)
+    return mixed
 
 
 def flops(rounds: int, dim: int, participations: int) -> float:

@@ -64,6 +64,14 @@ def test_the_clients_of_a_whole_planet_can_be_counted():
     assert (found.first, len(found.curve)) == (None, 20)
 
 
+def test_the_ceiling_is_no_lower_than_the_attack():
+    found = forecast(Setting(clients=12, rate=0.3, window=4))
+    by_attack = {point.rounds: point.fraction for point in found.curve}
+    assert all(point.fraction >= by_attack.get(point.rounds, 0.0) for point in found.ceiling)
+    assert found.ceiling[-1].fraction >= 0.95
+    assert found.half_at_best <= found.half
+
+
 def test_one_client_is_exposed_no_later_than_half_of_all():
     found = curve((1, 0.0), (4, 0.7), clients=1)
     assert found.first == found.half == 4

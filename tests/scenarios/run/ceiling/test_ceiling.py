@@ -45,6 +45,11 @@ def test_too_much_work_is_said(monkeypatch):
     assert ceiling.basis == module.TOO_LARGE
 
 
+def test_three_rounds_fit_any_matrix_and_have_no_ceiling():
+    ceiling = Planted(**{**NOISY, "clients": 24, "rounds": 3}).run().disaggregation.ceiling
+    assert (ceiling.ones_found, ceiling.basis) == (None, module.TOO_FEW_ROUNDS)
+
+
 def test_fewer_rounds_than_clients_are_no_protection_if_updates_differ():
     """Sums with common participants are alike. No attack here uses that, and the ceiling shows it."""
     found = Planted(seed=3, clients=40, rounds=30, rate=0.15, window=10, dim=2000).run().disaggregation

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attacks.disaggregation.counts.windows import Windows
 from attacks.reconciliation import posed_problem
 from scenarios.planted import Planted
-from scenarios.run.ceiling.genie import genie
+from scenarios.run.ceiling.genie import genie, shuffled
 
 SMALL: dict[str, Any] = {"seed": 3, "clients": 12, "rounds": 60, "rate": 0.2, "window": 6, "dim": 64}
 
@@ -43,9 +44,9 @@ def test_better_counts_raise_the_ceiling():
 def test_a_genie_that_is_told_a_wrong_matrix_finds_no_more_than_a_guess():
     """Its scales are fitted to the matrix that it is told: that alone must not make it find it."""
     settings = Planted(**{**SMALL, "dim": 400}, noise_sd=0.3)
-    truth, _, _ = settings.plant()
-    rng = np.random.default_rng(0)
-    windows = truth.participation.reshape(10, 6, 12)
-    wrong = rng.permuted(windows, axis=1).reshape(60, 12)
+    truth, _, counts = settings.plant()
+    windows = Windows.from_report(counts, 60)
+    wrong = shuffled(windows, truth.participation, np.random.default_rng(0))
+    np.testing.assert_array_equal(windows.sums(wrong.T), windows.count)
     assert asked(settings)[0] == 1
     assert asked(settings, wrong)[0] < (wrong & truth.participation).sum() / wrong.sum()
