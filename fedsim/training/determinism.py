@@ -1,4 +1,4 @@
-"""Checks that a network of somebody else computes the same update every time; if not, the run fails."""
+"""Checks that a network of somebody else computes the same update every time; if not, it cannot be used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from fedsim.core.errors import RunFailedError
+from fedsim.core.errors import UserError
 
 _ONE_UPDATE_IN = 8
 """One update of this number is computed twice: an eighth more work."""
@@ -17,12 +17,12 @@ _ONE_UPDATE_IN = 8
 
 @contextmanager
 def without_random_numbers() -> Iterator[None]:
-    """A `RunFailedError` if the block draws from a global generator of torch, NumPy or Python."""
+    """A `UserError` if the block draws from a global generator of torch, NumPy or Python."""
     before = _generator_states()
     yield
     drawn = [name for name, state in _generator_states().items() if state != before[name]]
     if drawn:
-        raise RunFailedError(
+        raise UserError(
             f"model.factory: the network drew random numbers from {drawn[0]}'s generator during training "
             "(dropout?), so nobody could compute its updates again"
         )
@@ -34,9 +34,9 @@ def is_checked_twice(client: int, round_index: int) -> bool:
 
 
 def check_same_update(first: np.ndarray, second: np.ndarray, *, client: int, round_index: int) -> None:
-    """A `RunFailedError` if two computations of one update differ in any bit."""
+    """A `UserError` if two computations of one update differ in any bit."""
     if first.tobytes() != second.tobytes():
-        raise RunFailedError(
+        raise UserError(
             f"model.factory: the network gave two updates for client {client} in round {round_index} from "
             "the same model and examples: it draws random numbers or keeps state beside its parameters"
         )

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedsim.core.errors import RunFailedError
+from fedsim.core.errors import UserError
 from fedsim.core.seeds import Stage, stream
 from fedsim.data import Examples
 from fedsim.data.images.labelled import labelled_images
@@ -219,7 +219,7 @@ def test_a_network_that_turns_random_after_its_trial_ends_the_run(factory, messa
     model = Custom(factory=f"{__name__}:{factory.__name__}")
     with (
         trainer(model, workers=workers) as training,
-        pytest.raises(RunFailedError, match=f"model.factory: the network {message}"),
+        pytest.raises(UserError, match=f"model.factory: the network {message}"),
     ):
         training.prepare(range(8), 5, first_model(model))
 
