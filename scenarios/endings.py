@@ -137,7 +137,10 @@ def _discard_output() -> None:
 
 @contextmanager
 def first_ctrl_c_unwinds() -> Iterator[None]:
-    """A block that the first Ctrl-C ends in good order, and a second one at once."""
+    """A block that the first Ctrl-C ends in good order, and a second one at once.
+
+    A process that was interrupted is about to end: a Ctrl-C after the block ends it at once, too.
+    """
 
     def first(number: int, frame: FrameType | None) -> NoReturn:
         signal.signal(signal.SIGINT, second)
@@ -147,6 +150,9 @@ def first_ctrl_c_unwinds() -> Iterator[None]:
         os.write(2, b"fedsim: interrupted\n")
         os._exit(Status.INTERRUPTED)
 
+    def after_the_line(number: int, frame: FrameType | None) -> NoReturn:
+        os._exit(Status.INTERRUPTED)
+
     before = signal.getsignal(signal.SIGINT)
     # A background job of a shell ignores Ctrl-C, and goes on doing so.
     if before is signal.default_int_handler:
@@ -154,4 +160,5 @@ def first_ctrl_c_unwinds() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        interrupted = signal.getsignal(signal.SIGINT) is second
+        signal.signal(signal.SIGINT, after_the_line if interrupted else before)
