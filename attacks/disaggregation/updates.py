@@ -31,8 +31,8 @@ class Updates:
     """`values` (K, dim) float32; `error` (K,) is the root mean square of an update's standard errors.
 
     Both are NaN for clients without a column. If a client's column depends on others' (clients that are
-    always together), its value is the least-norm solution and its error is NaN. If there are not more rounds
-    than columns, all errors are NaN.
+    always together), its value is the least-norm solution and its error is NaN; for a client that never took
+    part this value is 0. If there are not more rounds than columns, all errors are NaN.
     """
 
     values: NDArray[np.float32]
@@ -51,21 +51,27 @@ def least_squares(
     aggregates are read once, in slices of their columns.
     """
     rounds, dim = aggregates.shape
-    values = _room(len(resolved), dim)
-    values[:] = np.nan
     error = np.full(len(resolved), np.nan)
     if not resolved.any():
+        # One number in memory, because there may be millions of clients.
+        return Updates(np.broadcast_to(np.float32(np.nan), (len(resolved), dim)), error)
+    values = _room(len(resolved), dim)
+    values[:] = np.nan
+    # Counts of zero resolve clients that never took part, perhaps many thousands.
+    values[resolved] = 0
+    took_part = resolved & columns.any(axis=0)
+    if not took_part.any():
         return Updates(values, error)
-    wanted = int(resolved.sum())
+    wanted = int(took_part.sum())
     # Products of 0/1 matrices are exact in single precision, at half the cost.
-    P = columns[:, resolved].astype(np.float32)
+    P = columns[:, took_part].astype(np.float32)
     X = np.concatenate((P, _nuisance(averages[~resolved], room=rounds - wanted)), axis=1)
     normal = _NormalEquations.of(X)
     left, filled, sampled = 0.0, 0, 0
     every = -(-dim // MOST_SAMPLED)
     for part in slices(aggregates, aggregates.dtype if aggregates.dtype.kind == "f" else np.float64):
         G = normal.solve(X.T @ part)
-        values[resolved, filled : filled + part.shape[1]] = G[:wanted]
+        values[took_part, filled : filled + part.shape[1]] = G[:wanted]
         some = slice(-filled % every, None, every)
         rest = part[:, some] - X @ G[:, some].astype(part.dtype)
         left += float(np.einsum("ij,ij->", rest, rest, dtype=np.float64))
@@ -73,7 +79,7 @@ def least_squares(
         filled += part.shape[1]
     spare = rounds - normal.rank
     if spare > 0:
-        error[resolved] = np.sqrt(normal.spread[:wanted] * left / spare / sampled)
+        error[took_part] = np.sqrt(normal.spread[:wanted] * left / spare / sampled)
     return Updates(values, error)
 
 

@@ -19,15 +19,13 @@ CLIENT_COLUMNS = ("client", "outcome", "confidence", "rounds", "update_error", "
 def save_audit(audit: Audit, folder: Path) -> None:
     """Write `recovery.npz`, `clients.csv`, `result.json` and `report.html` into an empty or new folder.
 
-    All four are there in the end, or none. Clients without a name whom the attack did not separate are only
-    counted, in `result.json`: there may be millions, and nothing is known about any of them.
+    All four are there in the end, or none. `recovery.npz` has the clients that the attack separated: there
+    may be millions of others, and their rows would be empty. Others with a name are in `clients.csv`.
     """
-    recovery = audit.recovery
-    if not audit.named:
-        recovery = recovery.of(recovery.outcome != Outcome.UNRESOLVED)
-    rows = client_rows(recovery)
+    separated = audit.recovery.of(audit.recovery.outcome != Outcome.UNRESOLVED)
+    rows = client_rows(audit.recovery if audit.named else separated)
     with filled_whole(folder):
-        recovery.save(folder / "recovery.npz")
+        separated.save(folder / "recovery.npz")
         write_csv(rows, folder / "clients.csv", CLIENT_COLUMNS)
         write_json(folder / "result.json", audit.summary())
         write_text(folder / "report.html", render_audit(audit, rows))
