@@ -269,7 +269,7 @@ def main() -> None:
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             sys.exit(Status.MISTAKE)
-        except (Exception, KeyboardInterrupt) as error:
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             known = ending(error)
             if known is None:
                 raise

@@ -21,7 +21,11 @@ def mark_as_users(module: ModuleType) -> None:
 
 def fault_of_users_code(error: BaseException) -> str | None:
     """One line that names the user's file and line; None if no marked module was involved."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+    frames = traceback.extract_tb(error.__traceback__)
+    if not isinstance(error, Exception):
+        # Signals end any code that happens to run. It is to blame only if it called sys.exit itself.
+        frames = frames[-1:]
+    for frame in reversed(frames):
         if frame.filename in _files:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             return f"{Path(frame.filename).name}, line {frame.lineno}: {reason}"

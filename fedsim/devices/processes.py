@@ -111,7 +111,7 @@ class ForkedProcesses(Generic[Task]):
                 except (RunFailedError, UserError, MemoryError) as error:
                     pipe.send(error)
                     return
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     blame = fault_of_users_code(error)
                     pipe.send(traceback.format_exc() if blame is None else UserError(blame))
                     return

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 from analytics.report import ParticipationReport, ReportError
 from attacks.disaggregation import ProblemError
 from fedsim.core.errors import UserError
-from fedsim.core.files import reading
+from fedsim.core.files import check_regular, reading
 from scenarios.audit.checkpoints import Checkpoints
 from scenarios.audit.kinds import Rows
 from scenarios.audit.rounds import RoundTable, counts_of_rows
@@ -203,6 +203,7 @@ def _files(**paths: Path | None) -> dict[str, Path]:
     """The files that are given, by the field that each fills; a `UserError` about one that cannot be read."""
     given = {field: path for field, path in paths.items() if path is not None}
     for path in given.values():
+        check_regular(path)
         if not path.exists() or (path.is_dir() and path != given.get("aggregates")):
             raise UserError(f"{path}: there is no such file")
         if not os.access(path, os.R_OK):

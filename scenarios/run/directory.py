@@ -151,7 +151,7 @@ class RunDirectory:
         """A block that fills this new directory: a mistake of the user leaves nothing behind."""
         try:
             yield
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, UserError) or fault_of_users_code(error) is not None:
                 self.clear()
             raise

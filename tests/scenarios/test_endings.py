@@ -134,7 +134,12 @@ def test_a_mistake_found_during_training_leaves_nothing(fedsim, scenario_file, t
     assert not list((tmp_path / "runs").iterdir())
 
 
-def test_a_custom_network_that_fails_in_training_is_the_users_to_mend(fedsim, scenario_file, tmp_path):
+@pytest.mark.parametrize("error", ["LookupError('too many')", "SystemExit(0)"])
+def test_a_custom_network_that_fails_in_training_is_the_users_to_mend(
+    fedsim, scenario_file, tmp_path, monkeypatch, error
+):
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "failing_network", raising=False)
     (tmp_path / "failing_network.py").write_text(
         "from torch import nn\n"
         "class Net(nn.Module):\n"
@@ -143,14 +148,13 @@ def test_a_custom_network_that_fails_in_training_is_the_users_to_mend(fedsim, sc
         "        self.last = nn.Linear(3 * 32 * 32, outputs)\n"
         "    def forward(self, x):\n"
         "        if len(x) > 2:\n"
-        "            raise LookupError('too many')\n"
+        f"            raise {error}\n"
         "        return self.last(x.flatten(1))\n"
     )
-    try:
-        done = fedsim("run", scenario_file, "--set", "model={name='custom',factory='failing_network:Net'}")
-    finally:
-        sys.path.remove(str(tmp_path))
-    assert (done.status, done.stderr) == (2, "fedsim: failing_network.py, line 8: LookupError: too many\n")
+    custom = "model={name='custom',factory='failing_network:Net'}"
+    done = fedsim("run", scenario_file, "--set", custom)
+    said = error.replace("('", ": ").replace("')", "").replace("(0)", ": 0")
+    assert (done.status, done.stderr) == (2, f"fedsim: failing_network.py, line 8: {said}\n")
     assert not list((tmp_path / "runs").iterdir())
 
 
@@ -245,6 +249,26 @@ def test_an_audit_says_nobody_in_few_bytes(fedsim, folder_with_sums):
     assert done.status == 0, done.stderr
     assert "separated     0 of 20000 clients" in done.stdout
     assert sum(file.stat().st_size for file in (folder_with_sums / "audit").iterdir()) < 100_000
+
+
+def test_an_audit_lists_clients_that_it_did_not_separate_without_their_updates(fedsim, folder_with_sums):
+    counts = "client,start,stop,count\n" + "".join(f"c{k},0,8,{1 + k % 3}\n" for k in range(2000))
+    (folder_with_sums / "counts.csv").write_text(counts)
+    done = fedsim("audit", "--aggregates", "sums.npy", "--counts", "counts.csv", "--out", "audit")
+    assert done.status == 0, done.stderr
+    assert "separated     0 of 2000 clients" in done.stdout
+    assert (folder_with_sums / "audit/clients.csv").read_text().count("\n") == 2001
+    assert (folder_with_sums / "audit/recovery.npz").stat().st_size < 10_000
+
+
+@pytest.mark.parametrize("option", ["--aggregates", "--counts", "--cohort-sizes", "--layers"])
+def test_a_pipe_in_place_of_a_file_of_an_audit(fedsim, folder_with_sums, option):
+    os.mkfifo(folder_with_sums / "pipe")
+    done = fedsim("audit", "--aggregates", "sums.npy", "--out", "audit", option, "pipe")
+    assert (done.status, done.stderr) == (
+        2,
+        "fedsim: pipe: expected a file, and this is a pipe or a device\n",
+    )
 
 
 def test_dollar_signs_in_a_picture_are_no_formula():
