@@ -21,7 +21,7 @@ def mark_as_users(module: ModuleType) -> None:
 
 def fault_of_users_code(error: BaseException) -> str | None:
     """One line that names the user's file and line; None if no marked module was involved."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = list(traceback.extract_tb(error.__traceback__))
     if not isinstance(error, Exception):
         # Signals end any code that happens to run. It is to blame only if it called sys.exit itself.
         frames = frames[-1:]

@@ -35,7 +35,7 @@ from attacks.process.serve import Start
 from attacks.settings import AttackSettings
 from attacks.view import AttackerView
 from fedsim.core.confinement import Confinement
-from fedsim.core.errors import RunFailedError, UserError
+from fedsim.core.errors import ProcessLostError, UserError
 from fedsim.core.progress import Progress, silent
 
 _PACKAGES = ("fedsim", "analytics", "attacks")
@@ -184,7 +184,7 @@ def _answer(channel: Channel, watch: Watch) -> tuple[dict[str, NDArray[Any]], di
                 raise _mistake(values)
             case _:
                 raise RuntimeError(f"the attack failed in its own process:\n{values['message']}")
-    raise RunFailedError("the process of the attack ended before its answer: killed, or out of memory")
+    raise ProcessLostError("the process of the attack ended before its answer: killed, or out of memory")
 
 
 def _mistake(values: dict[str, Any]) -> Exception:
