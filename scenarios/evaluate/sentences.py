@@ -8,14 +8,12 @@ from scenarios.evaluate.figures import (
     MESSAGES,
     MISSING,
     SINGLED_OUT,
-    SINGLED_OUT_CEILING,
+    SINGLED_OUT_ORACLE,
     WINDOW,
 )
 from scenarios.evaluate.outcome import Figure, Outcome
 from scenarios.evaluate.verdict import COUNTS_TELL, Form, Verdict
 
-NEGLIGIBLE_LEAKAGE = 0.05
-"""Fraction of singled-out clients that counts as none."""
 NEGLIGIBLE_ACCURACY = 0.01
 """Change in test accuracy that is not mentioned."""
 
@@ -59,15 +57,10 @@ def _verdict(found: Verdict, none: Verdict) -> str:
 
 
 def _singled_out(outcome: Outcome, none: Outcome) -> str:
-    before, after, best = (
-        none.mean(SINGLED_OUT) or 0.0,
-        outcome.mean(SINGLED_OUT) or 0.0,
-        outcome.mean(SINGLED_OUT_CEILING),
-    )
-    if best is not None and best <= NEGLIGIBLE_LEAKAGE + 1e-9:
-        return (
-            "no attack can single out a client" if best == 0 else f"at best {_percent(best)} are singled out"
-        )
+    """Who can be singled out. Nobody, whatever the attack, if no client has a column of its own."""
+    if outcome.mean(SINGLED_OUT_ORACLE) == 0:
+        return "no attack can single out a client, because none has a column of its own"
+    before, after = none.mean(SINGLED_OUT) or 0.0, outcome.mean(SINGLED_OUT) or 0.0
     return f"{_percent(after)} of the clients are singled out instead of {_percent(before)}"
 
 

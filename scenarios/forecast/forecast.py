@@ -144,8 +144,8 @@ class Forecast:
 
     @property
     def half_at_best(self) -> int | None:
-        """Rounds after which the evidence could expose half of the clients."""
-        return _rounds_until(self.ceiling, HALF_EXPOSED)
+        """Rounds of the first planted problem whose evidence could expose half of the clients."""
+        return next((point.rounds for point in self.ceiling if point.fraction >= HALF_EXPOSED), None)
 
     def figures(self) -> dict[str, Any]:
         """All figures, for JSON."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from scenarios.forecast.forecast import COUNTED, PLANTED, Forecast, compared
+from scenarios.forecast.forecast import COUNTED, PLANTED, CurvePoint, Forecast, compared
 from scenarios.pages import embedded, render
 
 if TYPE_CHECKING:
@@ -47,9 +47,12 @@ def draw(found: Mapping[str, Forecast]) -> Figure:
             label=name,
         )
         if forecast.ceiling:
+            # It ends where nearly all are exposed, and more rounds expose no fewer.
+            last, end = forecast.ceiling[-1], forecast.curve[-1]
+            until = [CurvePoint(max(last.rounds, end.rounds), max(last.fraction, end.fraction), PLANTED)]
             axes.plot(
-                [p.rounds for p in forecast.ceiling],
-                [p.fraction for p in forecast.ceiling],
+                [p.rounds for p in (*forecast.ceiling, *until)],
+                [p.fraction for p in (*forecast.ceiling, *until)],
                 color=colour,
                 ls="--",
                 lw=1,

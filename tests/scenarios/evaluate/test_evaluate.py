@@ -18,6 +18,7 @@ from scenarios.evaluate.figures import (
     ONES_GUESS,
     SINGLED_OUT,
     SINGLED_OUT_CEILING,
+    SINGLED_OUT_ORACLE,
     UTILITY,
     WINDOW,
 )
@@ -47,6 +48,7 @@ def outcome(name, **figures):
         "missing": MISSING,
         "leak": SINGLED_OUT,
         "leak_at_best": SINGLED_OUT_CEILING,
+        "leak_of_a_perfect_attack": SINGLED_OUT_ORACLE,
         "guess": ONES_GUESS,
         "attack": ONES,
         "ceiling": ONES_CEILING,
@@ -145,8 +147,8 @@ def test_sentences_say_what_the_figures_say():
     assert "an error of 1.5 per count, +2.0 messages per round" in leaks
     assert "leaks: the counts alone give 60 % of the participations" in sentence(judged("x", guess=0.6), none)
     assert "cost: none measured" in sentence(judged("x"), none)
-    grouped = judged("x", leak=(0.0, 0.0), leak_at_best=(0.0, 0.0))
-    assert "without it; no attack can single out a client; cost" in sentence(grouped, none)
+    grouped = judged("x", leak=(0.0, 0.0), leak_of_a_perfect_attack=(0.0, 0.0))
+    assert "without it; no attack can single out a client, because" in sentence(grouped, none)
 
 
 def test_doubts_are_said():
