@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.noise.annealing import Evidence, annealed
 from attacks.disaggregation.noise.belief_propagation import BeliefPropagation, State
-from attacks.disaggregation.solvers.joint import JointSolver
+from attacks.disaggregation.solvers.joint import JointSolver, agreement
 from fedsim.core.progress import Progress
 
 
@@ -46,10 +44,4 @@ class Annealing(JointSolver):
             misfits.append(model.misfit())
         progress(self.replicas, self.replicas)
         best = states[int(np.argmin(misfits))]
-        return replace(best, confidence=best.confidence * _agreement(best, states))
-
-
-def _agreement(best: State, states: Sequence[State]) -> NDArray[np.float64]:
-    """(n,) share of the states that give a client the column of the best one."""
-    same = [(state.columns == best.columns).all(axis=1) for state in states]
-    return np.asarray(np.mean(same, axis=0))
+        return replace(best, confidence=best.confidence * agreement(best, states))

@@ -25,8 +25,9 @@ KNOWN_ZEROS = 0.05
 """Least share of entries that the counts fix at zero; message passing measures its errors on them."""
 BRIEF_PROJECTIONS = 1500
 """Iteration cap when a fallback exists; successful searches nearly always finish earlier."""
-ENOUGH_LIKELY = 0.9
-"""Expected share of right columns under noise from which no other method is tried."""
+ENOUGH_COMPLETE, ENOUGH_OTHERWISE = 0.5, 0.9
+"""Expected share of right columns under noise from which no other method is tried: with complete and
+informative counts, and otherwise."""
 MOST_SAMPLING = 1.5e8
 """Participations × rounds² up to which annealing is tried: 100 clients at a rate of .1 over 240 rounds, which
 takes a few minutes."""
@@ -74,11 +75,13 @@ class Auto(AbstractSolver):
             # Projection knows more than reflections here: these only prepare the lattice reduction.
             without_counts = Blind(max_iterations=QUICK_REFLECTIONS)
         attempts = [self._with_counts, without_counts.solve]
-        if not _informative(instance):
+        informative = _informative(instance)
+        if not informative:
             attempts.reverse()
         if not exact_sums and _sampling_work(instance) <= MOST_SAMPLING:
             attempts.insert(1, Annealing().solve)
-        worth, enough = (_resolved, 1.0) if exact_sums else (_expected, ENOUGH_LIKELY)
+        worth = _resolved if exact_sums else _expected
+        enough = 1.0 if exact_sums else ENOUGH_COMPLETE if complete and informative else ENOUGH_OTHERWISE
         best: Columns | None = None
         for attempt in attempts:
             found = attempt(instance, rng=rng, progress=progress)

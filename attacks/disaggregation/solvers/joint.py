@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -56,6 +57,12 @@ class JointSolver(AbstractSolver):
         self, passing: BeliefPropagation, windows: Windows, *, rng: np.random.Generator, progress: Progress
     ) -> State:
         """The beliefs to keep."""
+
+
+def agreement(best: State, states: Sequence[State]) -> NDArray[np.float64]:
+    """(n,) share of the states that give a client the column of the best one."""
+    same = [(state.columns == best.columns).all(axis=1) for state in states]
+    return np.asarray(np.mean(same, axis=0))
 
 
 def _namesakes(windows: Windows) -> NDArray[np.int64]:

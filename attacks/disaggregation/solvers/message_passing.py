@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -10,11 +11,15 @@ from pydantic import Field
 
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.noise.belief_propagation import BeliefPropagation, State
-from attacks.disaggregation.solvers.joint import JointSolver
+from attacks.disaggregation.solvers.joint import JointSolver, agreement
 from fedsim.core.progress import Progress
 
 ENOUGH_FOUND = 0.9
 """Share of the columns found from which no other attempt is made."""
+
+
+GOOD_ATTEMPT = 0.5
+"""Columns found, relative to the best attempt, from which an attempt has a vote on columns."""
 
 
 class MessagePassing(JointSolver):
@@ -22,7 +27,8 @@ class MessagePassing(JointSolver):
 
     Eigenvalues of the Gram matrix that are `outliers` times as large as a typical large one belong to
     something that all clients share. The values of `outliers` are tried in turn, each with a fixed and with a
-    moving model, until nearly every column is found; the attempt that finds most is kept. Uses no randomness.
+    moving model, until nearly every column is found; the attempt that finds most is kept. If none finds that
+    many, a column on which good attempts differ loses confidence. Uses no randomness.
     """
 
     name: Literal["message_passing"] = "message_passing"
@@ -32,15 +38,16 @@ class MessagePassing(JointSolver):
         self, passing: BeliefPropagation, windows: Windows, *, rng: np.random.Generator, progress: Progress
     ) -> State:
         """The attempt, repaired, with the highest total confidence in the open clients."""
-        best: State | None = None
         attempts = list(itertools.product(self.outliers, (False, True)))
+        states: list[State] = []
         for step, (times, moving) in enumerate(attempts):
             progress(step, len(attempts))
             state = passing.repaired(passing.run(passing.start(times, moving=moving)), most=self.repairs)
-            if best is None or passing.found(state) > passing.found(best):
-                best = state
-            if passing.found(best) >= ENOUGH_FOUND * passing.open_.sum():
-                break
-        assert best is not None
+            if passing.found(state) >= ENOUGH_FOUND * passing.open_.sum():
+                progress(len(attempts), len(attempts))
+                return state
+            states.append(state)
         progress(len(attempts), len(attempts))
-        return best
+        best = max(states, key=passing.found)
+        good = [state for state in states if passing.found(state) >= GOOD_ATTEMPT * passing.found(best)]
+        return replace(best, confidence=best.confidence * agreement(best, good))
