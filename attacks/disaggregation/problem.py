@@ -24,8 +24,8 @@ ROWS_PER_CHECK = 256
 """Rounds that are checked at a time, because aggregates may be memory-mapped."""
 
 SMALLEST_FLOAT32 = float(np.finfo(np.float32).smallest_subnormal)
-LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-"""Bounds of the largest entry: updates have single precision, and squares must fit into double precision."""
+LARGEST_ENTRY = 1e30
+"""Bounds of the largest entry: updates, and sums over all rounds, have single precision."""
 
 
 class ProblemError(ValueError):
@@ -169,8 +169,8 @@ def _check_aggregates(aggregates: NDArray[Any]) -> None:
             )
         largest = max(largest, float(size))
         release_pages(aggregates)
-    if largest and not SMALLEST_FLOAT32 <= largest <= LARGEST_FLOAT32:
+    if largest and not SMALLEST_FLOAT32 <= largest <= LARGEST_ENTRY:
         raise ProblemError(
             f"aggregates: the largest entry is {largest:.3g}, expected one that fits into 32 bits "
-            f"({SMALLEST_FLOAT32:.1g} to {LARGEST_FLOAT32:.1g}): scale the sums"
+            f"({SMALLEST_FLOAT32:.1g} to {LARGEST_ENTRY:.0g}): scale the sums"
         )

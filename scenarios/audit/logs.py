@@ -78,6 +78,8 @@ class Log:
             aggregates /= "aggregates.npy"
         files = _files(aggregates=aggregates, counts=counts, cohort_sizes=cohort_sizes, layer_shapes=layers)
         sums = read_sums(aggregates)
+        if sums.ndim != 2:
+            raise UserError(f"{aggregates}: {sums.shape}, expected two dimensions: rounds × entries of a sum")
         if modulus:
             if sums.dtype.kind not in "iu":
                 raise UserError(f"--modulus {modulus}: the rows of {aggregates} are no integers")

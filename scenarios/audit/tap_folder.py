@@ -50,6 +50,8 @@ class TapFolder:
         log = Log.read(transcript, unfinished=True)
         with reading(transcript / "initial.npy", "the initial model of a recording"):
             initial = np.load(transcript / "initial.npy", allow_pickle=False)
+            if initial.shape != log.aggregates.shape[1:] or initial.dtype.kind != "f":
+                raise ValueError(f"shape {initial.shape} of {initial.dtype}, expected floats, as in a row")
         shape = (len(log.aggregates) + 1, log.aggregates.shape[1])
         models = filled(chain([initial], log.aggregates), shape)
         checkpoints = Checkpoints(models, np.arange(len(models)), None)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import os
+import random
 import re
 import resource
 import shutil
@@ -143,6 +145,10 @@ def _kinds(folder: Path) -> list[Kind]:
     def audit(aggregates: str, *more: str) -> tuple[str, ...]:
         return ("audit", "--aggregates", aggregates, *more, "--no-alternatives", "--out", "out")
 
+    models = _models(rng)
+    _record_taps(folder / "taps")
+    taps = _content(folder / "taps")
+    read_of_taps = tuple(name for name in taps if not name.endswith("state.json"))
     run = _content(finished.path.parent)
     on_view = tuple(name for name in run if re.search(r"transcript|counts|truth/[pu]", name))
     on_report = tuple(name for name in run if not re.search(r"transcript|report|counts", name))
@@ -163,6 +169,21 @@ def _kinds(folder: Path) -> list[Kind]:
             audit("sums.npy", "--cohort-sizes", "rounds.csv", "--layers", "layers.json", "--clients", "4"),
         ),
         Kind(
+            "models",
+            models,
+            ("models/0.npz", "models/1.safetensors", "models/2.pt"),
+            ("audit", "--models", "models", "--clients", "4", "--no-alternatives", "--out", "out"),
+        ),
+        *(
+            Kind(
+                f"tap of {rows}s",
+                {name: content for name, content in taps.items() if name.startswith(rows)},
+                tuple(name for name in read_of_taps if name.startswith(rows)),
+                ("audit", rows, "--no-alternatives", "--out", "out"),
+            )
+            for rows in ("sum", "model")
+        ),
+        Kind(
             "data set",
             {"cifar10.npz": _saved(np.savez_compressed, **images)},
             ("cifar10.npz",),
@@ -181,6 +202,34 @@ def _kinds(folder: Path) -> list[Kind]:
     with contextlib.suppress(ModuleNotFoundError):
         kinds.append(_parquet(sums, audit("sums.parquet", "--clients", "4")))
     return kinds
+
+
+def _models(rng: np.random.Generator) -> Files:
+    """Checkpoints in every format, one per round."""
+    import torch
+
+    models = [rng.normal(size=(3, 4)).astype(np.float32) for _ in range(8)]
+    header = json.dumps({"weight": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]}}).encode()
+    tensors = io.BytesIO()
+    torch.save({"weight": torch.from_numpy(models[2])}, tensors)
+    return {
+        "models/0.npz": _saved(np.savez, weight=models[0]),
+        "models/1.safetensors": len(header).to_bytes(8, "little") + header + models[1].tobytes(),
+        "models/2.pt": tensors.getvalue(),
+    } | {f"models/{n}.npz": _saved(np.savez, weight=models[n]) for n in range(3, 8)}
+
+
+def _record_taps(folder: Path) -> None:
+    """What a tap writes that records sums, and one that records models."""
+    from flwr.serverapp.strategy import FedAvg
+
+    from fedsim import Tap
+    from tests.helpers.foreign_app import foreign_grid, initial_arrays
+
+    for rows in ("sum", "model"):
+        tap = Tap(FedAvg(fraction_train=0.5), out=folder / rows, window=4, record=rows)
+        random.seed(3)  # Flower samples with the global generator
+        tap.start(foreign_grid(4), initial_arrays(), num_rounds=12)
 
 
 def _parquet(sums: np.ndarray, command: tuple[str, ...]) -> Kind:
@@ -352,11 +401,11 @@ def damages(kind: Kind, file: str) -> st.SearchStrategy[Callable[[Path], None]]:
     ]
     if kind.may_be_larger:
         ways.append(st.builds(_repeated, PLACES, st.integers(1, 40)))
-    if Path(file).suffix in {".csv", ".json", ".toml"}:
+    if Path(file).suffix in {".csv", ".json", ".toml", ".safetensors"}:
         ways += 3 * [st.builds(_token_replaced, st.integers(0, 200), st.sampled_from(SPECIAL_TOKENS))]
     if Path(file).suffix in {".npy", ".npz"}:
         ways += 2 * [st.builds(_array_replaced, st.integers(0, len(OTHER_ARRAYS) - 1))]
-    if Path(file).suffix in {".npz", ".zip"}:
+    if Path(file).suffix in {".npz", ".zip", ".pt"}:
         ways.append(st.builds(_member_described_otherwise, st.integers(8, 45), st.integers(0, 255)))
     return st.one_of(ways)
 
