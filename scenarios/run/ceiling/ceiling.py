@@ -23,7 +23,7 @@ from scenarios.run.ceiling.uniqueness import unique_fraction
 from scenarios.run.sections import Ceiling
 
 MOST_FLOPS = 1e12
-"""Work up to which a ceiling is computed: one to two minutes of a core."""
+"""Work up to which a ceiling is computed: about four minutes of a core."""
 LEAST_RATE = 1e-3
 """Least distance of the mean participation rate from 0 and 1, as prior of an entry."""
 
