@@ -6,11 +6,11 @@ import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from fedsim.core.files import write_text, written_whole
+from fedsim.core.version import installed_version
 from scenarios.reproduction.experiment import PAPER_FOLDER, Experiment
 from scenarios.reproduction.outcome import Outcome, Tally
 from scenarios.reproduction.pictures import draw
@@ -121,7 +121,7 @@ def _named(place: Mapping[str, Any]) -> str:
 def _made() -> str:
     """When, on which machine and with which code."""
     today = datetime.now(UTC).date().isoformat()
-    release = "fedsim " + version("fedsim")
+    release = f"fedsim {installed_version()}"
     return f"{today}, {os.cpu_count()} cores, {_commit() or release}"
 
 

@@ -39,7 +39,7 @@ def test_without_the_library_the_reason_says_what_to_install(monkeypatch):
     _, A = planted(1, clients=40, rounds=50, rate=0.5)
     problem = DisaggregationProblem(A, None, num_clients=40)
     recovery = disaggregate(problem, Blind(max_iterations=1), rng=np.random.default_rng(0))
-    assert all("pip install fedsim[lattice]" in reason for reason in recovery.reason)
+    assert all("pip install fpylll" in reason for reason in recovery.reason)
 
 
 def test_counts_name_the_columns():
