@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedsim.core.buffers import BUFFERS, is_trained
 from fedsim.core.errors import UserError
-from fedsim.core.files import load_npz, reading
+from fedsim.core.files import check_regular, load_npz, reading
 from fedsim.core.locks import LOCK_FILE
 
 SUFFIXES = (".npz", ".npy", ".safetensors", ".pt", ".pth")
@@ -47,6 +47,7 @@ class Checkpoints:
 
         Arrays of other types than floats stay aside, and so do those whose names match a pattern in `skip`.
         """
+        check_regular(path)
         if not path.exists():
             raise UserError(f"{path}: there is no such file or folder")
         if path.is_file():

@@ -261,10 +261,11 @@ def test_an_audit_lists_clients_that_it_did_not_separate_without_their_updates(f
     assert (folder_with_sums / "audit/recovery.npz").stat().st_size < 10_000
 
 
-@pytest.mark.parametrize("option", ["--aggregates", "--counts", "--cohort-sizes", "--layers"])
+@pytest.mark.parametrize("option", ["--aggregates", "--models", "--counts", "--cohort-sizes", "--layers"])
 def test_a_pipe_in_place_of_a_file_of_an_audit(fedsim, folder_with_sums, option):
     os.mkfifo(folder_with_sums / "pipe")
-    done = fedsim("audit", "--aggregates", "sums.npy", "--out", "audit", option, "pipe")
+    rows = () if option in ("--aggregates", "--models") else ("--aggregates", "sums.npy")
+    done = fedsim("audit", *rows, "--out", "audit", option, "pipe")
     assert (done.status, done.stderr) == (
         2,
         "fedsim: pipe: expected a file, and this is a pipe or a device\n",
