@@ -11,13 +11,18 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-EXTRAS = PROJECT["project"]["optional-dependencies"]
+OWN_EXTRAS = PROJECT["project"]["name"] + "["
 REQUIREMENTS = [
     Requirement(line)
     for line in [
         *PROJECT["build-system"]["requires"],
         *PROJECT["project"]["dependencies"],
-        *(line for extra in EXTRAS.values() for line in extra if not line.startswith("fedsim[")),
+        *(
+            line
+            for extra in PROJECT["project"]["optional-dependencies"].values()
+            for line in extra
+            if not line.startswith(OWN_EXTRAS)
+        ),
     ]
 ]
 HASH = re.compile(r" --hash=sha256:[0-9a-f]{64}(?= |$)")
