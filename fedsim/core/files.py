@@ -73,7 +73,7 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def filled_whole(folder: Path) -> Iterator[None]:
-    """A block that writes into an empty or new folder; an exception in it leaves the folder as it was."""
+    """A block that fills a folder; an exception in it empties the folder, and removes it if it was new."""
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:

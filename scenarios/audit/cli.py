@@ -80,6 +80,7 @@ def audit(
     ] = False,
 ) -> None:
     """Audit the logs of a real system: which clients do its sums and counts reveal?"""
+    from scenarios.audit.files import is_free, save_audit
     from scenarios.audit.given import Given
 
     given = Given(
@@ -98,13 +99,12 @@ def audit(
     out = folder / "audit" if out is None and folder is not None else out
     if out is None:
         raise UserError("--out: expected a new folder for the results")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if not is_free(out):
         raise UserError(f"{out} exists: choose another --out")
     _check_solver(solver, has_counts=given.has_counts)
 
     from fedsim.core.files import check_writable, writing
     from scenarios.audit.audit import audit as audit_log
-    from scenarios.audit.files import save_audit
     from scenarios.audit.score import score
     from scenarios.audit.summary import show_audit
     from scenarios.console import progress_bars

@@ -8,16 +8,26 @@ from typing import Any
 import numpy as np
 
 from attacks.disaggregation.recovery import Outcome, Recovery
-from fedsim.core.files import filled_whole, write_json, write_text
+from fedsim.core.files import filled_whole, leftovers, write_json, write_text
 from scenarios.audit.audit import Audit
 from scenarios.audit.page import render_audit
 from scenarios.tables import write_csv
 
 CLIENT_COLUMNS = ("client", "outcome", "confidence", "rounds", "update_error", "reason")
+_RECOVERY, _CLIENTS, _RESULT, _REPORT = "recovery.npz", "clients.csv", "result.json", "report.html"
+"""In the order in which they are written."""
+
+
+def is_free(folder: Path) -> bool:
+    """Whether an audit may write there: the folder is new, empty, or what a killed audit left."""
+    if not folder.is_dir():
+        return not folder.exists()
+    names = {file.name for file in set(folder.iterdir()) - leftovers(folder)}
+    return not names or (_RECOVERY in names and names <= {_RECOVERY, _CLIENTS, _RESULT})
 
 
 def save_audit(audit: Audit, folder: Path) -> None:
-    """Write `recovery.npz`, `clients.csv`, `result.json` and `report.html` into an empty or new folder.
+    """Write `recovery.npz`, `clients.csv`, `result.json` and `report.html` into a folder that `is_free`.
 
     All four are there in the end, or none. `recovery.npz` has the clients that the attack separated: there
     may be millions of others, and their rows would be empty. Others with a name are in `clients.csv`.
@@ -25,10 +35,12 @@ def save_audit(audit: Audit, folder: Path) -> None:
     separated = audit.recovery.of(audit.recovery.outcome != Outcome.UNRESOLVED)
     rows = client_rows(audit.recovery if audit.named else separated)
     with filled_whole(folder):
-        separated.save(folder / "recovery.npz")
-        write_csv(rows, folder / "clients.csv", CLIENT_COLUMNS)
-        write_json(folder / "result.json", audit.summary())
-        write_text(folder / "report.html", render_audit(audit, rows))
+        for leftover in leftovers(folder):
+            leftover.unlink()
+        separated.save(folder / _RECOVERY)
+        write_csv(rows, folder / _CLIENTS, CLIENT_COLUMNS)
+        write_json(folder / _RESULT, audit.summary())
+        write_text(folder / _REPORT, render_audit(audit, rows))
 
 
 def client_rows(recovery: Recovery) -> list[dict[str, Any]]:

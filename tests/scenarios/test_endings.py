@@ -247,6 +247,33 @@ def test_an_audit_on_a_full_disk_leaves_nothing(fedsim, folder_with_sums, monkey
     assert not (folder_with_sums / "audit").exists()
 
 
+@pytest.mark.parametrize(
+    ("left", "status"),
+    [
+        ([".recovery.npz.17.fedsim-part"], 0),
+        (["recovery.npz", "clients.csv", ".result.json.17.fedsim-part"], 0),
+        (["recovery.npz", "clients.csv", "result.json", "report.html"], 2),
+        (["clients.csv"], 2),
+        (["recovery.npz", "notes.txt"], 2),
+    ],
+)
+def test_an_audit_writes_over_what_a_killed_one_left_and_over_nothing_else(
+    fedsim, folder_with_sums, left, status
+):
+    folder = folder_with_sums / "audit"
+    folder.mkdir()
+    for name in left:
+        (folder / name).write_text("old")
+    done = fedsim("audit", "--aggregates", "sums.npy", "--no-alternatives", "--out", "audit")
+    assert done.status == status, done.stderr
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    if status:
+        assert files == dict.fromkeys(left, b"old")
+    else:
+        assert set(files) == {"recovery.npz", "clients.csv", "result.json", "report.html"}
+        assert b"old" not in files.values()
+
+
 def test_an_audit_says_nobody_in_few_bytes(fedsim, folder_with_sums):
     done = fedsim("audit", "--aggregates", "sums.npy", "--out", "audit", "--clients", 20000)
     assert done.status == 0, done.stderr
