@@ -63,7 +63,7 @@ class TrustedAggregation(StrategyWrapper):
         """Send the inner strategy's message to its one node to every member of the cohort instead."""
         if self._summation is None:
             self._fleet = discover(grid, clients=self._schedule.shape[1])
-            self._summation = self._aggregation.enrol(grid, list(self._fleet))
+            self._summation = self._aggregation.enrol(grid, sorted(self._fleet, key=self._fleet.__getitem__))
         (instruction,) = self.inner.configure_train(server_round, arrays, config, CohortGrid())
         node_of = {client: node for node, client in self._fleet.items()}
         cohort = np.flatnonzero(self._schedule[server_round - 1]).tolist()

@@ -101,7 +101,7 @@ class SummationSettings(Settings, ABC):
 
     @abstractmethod
     def enrol(self, grid: Grid, nodes: Sequence[int]) -> Summation:
-        """Make all devices known, before the first round."""
+        """Make all devices known, before the first round; `nodes` are in the order of their clients."""
 
     @abstractmethod
     def device_mods(self) -> list[Mod]:

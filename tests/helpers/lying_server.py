@@ -31,7 +31,7 @@ class LyingServer:
 
     def ask(self, client, query, order, server_round=1):
         config = ConfigRecord({"server-round": server_round})
-        content = RecordDict({"config": config, "masking": ConfigRecord(order)})
+        content = RecordDict({"config": config, "masking": ConfigRecord({"round": server_round, **order})})
         message = Message(content, self.nodes[client], f"query.masking_{query}")
         (reply,) = self.fleet.grid.send_and_receive([message])
         return dict(reply.content["masking"])
@@ -71,7 +71,7 @@ class LyingServer:
             {
                 "arrays": vector_record(np.zeros(DIM, dtype=np.float32)),
                 "config": ConfigRecord({"server-round": self.round}),
-                "masking": ConfigRecord(order or self.call(seat)),
+                "masking": ConfigRecord({"round": self.round} | (order or self.call(seat))),
             }
         )
         (reply,) = self.fleet.grid.send_and_receive(

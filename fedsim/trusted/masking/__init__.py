@@ -11,7 +11,8 @@ sums do not depend on them, and the same scenario gives the same bytes.
 
 From the bottom up: `fixed_point` (updates as integers), `masks`, `secret_sharing`, `keys`, `signatures`,
 `letters` (sealed shares), `roster` (the signed keys of a cohort), `neighbours` (how many, with which
-bounds), `enrolment` (long-term keys), `device_side` and `server_side` (the two parts of a round).
+bounds), `enrolment` (long-term keys), `device_side` and `protocol` (the two parts of a round), and
+`server_side` (summing flat updates with it).
 """
 
 from fedsim.trusted.masking.settings import Masked

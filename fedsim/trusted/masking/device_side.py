@@ -106,15 +106,13 @@ class MaskingDevice:
         except OutOfRangeError as error:
             who = f"client {client_number(context)}, round {round_number(message) - 1}"
             return Message(Error(UNSENDABLE, f"federation.aggregation: {who}: {error}"), reply_to=message)
-        self._mask(words, message, context)
-        arrays = ArrayRecord()
-        arrays[MASKED_VECTOR] = LazyArray(words)
-        return Message(RecordDict({"arrays": arrays}), reply_to=message)
+        self.mask(words, _order(message), context)
+        return masked_reply(words, message)
 
     def _new_keys(self, message: Message, context: Context) -> Message:
         """Fresh keys, once per round: one pair to agree on masks, one to seal letters with."""
-        identity, server_round = Identity.recall(context), round_number(message)
-        last = int(_kept(context).get("round", 0))
+        identity, server_round = Identity.recall(context), _round(_order(message))
+        last = last_round(context)
         if server_round <= last:
             raise OutOfTurnError(f"keys for round {server_round}, after those for round {last}")
         seed, talk_key = os.urandom(SECRET_BYTES), X25519PrivateKey.generate()
@@ -136,7 +134,7 @@ class MaskingDevice:
 
     def _share_secrets(self, message: Message, context: Context) -> Message:
         """Draw the neighbours and the seed of the own mask; give each neighbour its shares in a letter."""
-        state, identity = _recall(message, context, Step.GAVE_KEYS), Identity.recall(context)
+        state, identity = _recall(_order(message), context, Step.GAVE_KEYS), Identity.recall(context)
         roster = Roster(_field(_order(message), "roster"))
         seat, binding = roster.seat_of(identity.client), Binding(state["round"], roster.digest)
         if roster[seat].packed != state["entry"]:
@@ -171,9 +169,13 @@ class MaskingDevice:
             },
         )
 
-    def _mask(self, words: Words, message: Message, context: Context) -> None:
-        """Add the own mask, and one for each neighbour and for each device that drew this one."""
-        state, order = _recall(message, context, Step.GAVE_SHARES), _order(message)
+    def mask(self, words: Words, order: Mapping[str, Any], context: Context, terms: bytes = b"") -> None:
+        """Add the own mask, and one for each neighbour and for each device that drew this one.
+
+        `terms` is whatever the devices of a cohort have to agree on, such as the model that they were sent.
+        Masks of devices with different terms do not cancel, so nobody learns a sum of their words.
+        """
+        state = _recall(order, context, Step.GAVE_SHARES)
         place = self._place(state, context)
         joined = unpacked_set(_field(order, "joined"), len(place.roster))
         senders = unpacked_seats(_field(order, "senders"), len(place.roster))
@@ -197,7 +199,7 @@ class MaskingDevice:
                 secret = secret_with.get(other) or agreed(talk_key, entry.talk_public)
                 key = place.binding.letter_key(secret, other, place.seat)
                 held[other] = Shares.opened(key, letter_from[other], other)
-            pair = place.binding.pair_mask_key(mask_key, entry.mask_public, (place.seat, other))
+            pair = place.binding.pair_mask_key(mask_key, entry.mask_public, (place.seat, other), terms)
             keys[place.seat < other].append(pair)
         add_masks(words, plus=keys[True], minus=keys[False])
         # Secrets have done their work: others hold shares of them.
@@ -215,7 +217,8 @@ class MaskingDevice:
 
     def _confirm(self, message: Message, context: Context) -> Message:
         """Sign the list of devices that delivered, once; the signatures show that all were told the same."""
-        state, packed = _recall(message, context, Step.SENT), _field(_order(message), "delivered")
+        order = _order(message)
+        state, packed = _recall(order, context, Step.SENT), _field(order, "delivered")
         place, identity = self._place(state, context), Identity.recall(context)
         delivered = unpacked_set(packed, len(place.roster))
         if place.seat not in delivered:
@@ -233,7 +236,8 @@ class MaskingDevice:
 
         Devices that delivered lose their own mask, devices that dropped out their mask key: never both.
         """
-        state, order = _recall(message, context, Step.SIGNED), _order(message)
+        order = _order(message)
+        state = _recall(order, context, Step.SIGNED)
         place, identity = self._place(state, context), Identity.recall(context)
         delivered = unpacked_set(state["delivered"], len(place.roster))
         signers = unpacked_seats(_field(order, "signers"), len(place.roster))
@@ -261,7 +265,7 @@ class MaskingDevice:
         roster = Roster(state["roster"])
         return _Place(
             roster,
-            roster.seat_of(client_number(context)),
+            roster.seat_of(Identity.recall(context).client),
             Binding(state["round"], roster.digest),
             self.settings.needed(len(roster)),
             self.settings.neighbourhood(len(roster)),
@@ -282,6 +286,18 @@ class _Place:
 def _drawn(among: list[T], size: int) -> list[T]:
     """So many of them, drawn with the operating system's randomness; all of them in their order."""
     return among if size == len(among) else random.SystemRandom().sample(among, size)
+
+
+def masked_reply(words: Words, message: Message) -> Message:
+    """The reply that carries masked words, and nothing else."""
+    arrays = ArrayRecord()
+    arrays[MASKED_VECTOR] = LazyArray(words)
+    return Message(RecordDict({"arrays": arrays}), reply_to=message)
+
+
+def last_round(context: Context) -> int:
+    """The last round that the device gave keys for; 0 if there was none."""
+    return int(_kept(context).get("round", 0))
 
 
 def _order(message: Message) -> Mapping[str, Any]:
@@ -307,13 +323,20 @@ def _kept(context: Context) -> dict[str, Any]:
     return dict(config_in(context.state, MASKING))
 
 
-def _recall(message: Message, context: Context, after: Step) -> dict[str, Any]:
+def _round(order: Mapping[str, Any]) -> int:
+    number = order.get("round")
+    if not isinstance(number, int):
+        raise TruncatedError("a message lacks 'round'")
+    return number
+
+
+def _recall(order: Mapping[str, Any], context: Context, after: Step) -> dict[str, Any]:
     """The state of the round, which has to be right after this step."""
-    state = _kept(context)
-    if state.get("round") != round_number(message) or state["step"] != after:
+    state, number = _kept(context), _round(order)
+    if state.get("round") != number or state["step"] != after:
         last = Step(state["step"]).name.lower().replace("_", " ") if state else "nothing"
         raise OutOfTurnError(
-            f"a message for round {round_number(message)}, step {after + 1}; "
+            f"a message for round {number}, step {after + 1}; "
             f"the last step was {last} in round {state.get('round', 0)}"
         )
     return state

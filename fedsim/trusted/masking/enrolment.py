@@ -16,7 +16,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from fedsim.flower import client_number, config_in
+from fedsim.flower import config_in
 from fedsim.trusted.masking.errors import ContradictionError, NotEnrolledError, RegistryError, TruncatedError
 from fedsim.trusted.masking.signatures import VERIFYING_KEY_BYTES, SigningKey
 from fedsim.trusted.replies import delivered
@@ -24,7 +24,7 @@ from fedsim.trusted.replies import delivered
 ENROL, REGISTER = "masking_enrol", "masking_register"
 """The two queries of enrolment; they belong to no round."""
 
-_RECORD = "masking-identity"
+IDENTITY = "masking-identity"
 """Name of the record that carries enrolment, in messages and in a device's context."""
 
 _SIGNING_KEY, _PUBLIC_KEY, _CLIENT, _REGISTRY = "signing-key", "public-key", "client", "registry"
@@ -32,7 +32,7 @@ _SIGNING_KEY, _PUBLIC_KEY, _CLIENT, _REGISTRY = "signing-key", "public-key", "cl
 
 @dataclass(frozen=True)
 class Registry:
-    """Everybody's public signing key, by client number, as one string of bytes."""
+    """Everybody's public signing key, as one string of bytes; a client's number is the place of its key."""
 
     packed: bytes
 
@@ -44,6 +44,13 @@ class Registry:
         if not 0 <= client < len(self):
             raise ContradictionError(f"client {client} has never enrolled")
         return self.packed[client * VERIFYING_KEY_BYTES : (client + 1) * VERIFYING_KEY_BYTES]
+
+    def number_of(self, public_key: bytes) -> int:
+        """The number of the client with this key, which has to be there once."""
+        numbers = [number for number in range(len(self)) if self.public_key(number) == public_key]
+        if len(numbers) != 1:
+            raise RegistryError(f"the device's own key stands {len(numbers)} times in the registry")
+        return numbers[0]
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,11 @@ class Identity:
     @classmethod
     def recall(cls, context: Context) -> Identity:
         """The identity that the device keeps in its context."""
-        kept = config_in(context.state, _RECORD)
+        kept = config_in(context.state, IDENTITY)
         if _REGISTRY not in kept:
-            raise NotEnrolledError(f"client {client_number(context)} has no registry of its peers' keys")
+            raise NotEnrolledError("the device has no registry of its peers' keys")
         key = SigningKey.parse(_bytes(kept, _SIGNING_KEY))
-        return cls(client_number(context), key, Registry(_bytes(kept, _REGISTRY)))
+        return cls(int(kept[_CLIENT]), key, Registry(_bytes(kept, _REGISTRY)))  # type: ignore[arg-type]
 
 
 def answer_enrolment(app: ClientApp) -> None:
@@ -70,51 +77,57 @@ def answer_enrolment(app: ClientApp) -> None:
     @app.query(ENROL)
     def enrol(message: Message, context: Context) -> Message:
         """The public key; made when it is first asked for, and the same ever after."""
-        public_key = _own_key(context).public
-        answer = ConfigRecord({_CLIENT: client_number(context), _PUBLIC_KEY: public_key})
-        return Message(RecordDict({_RECORD: answer}), reply_to=message)
+        answer = ConfigRecord({_PUBLIC_KEY: _own_key(context).public})
+        return Message(RecordDict({IDENTITY: answer}), reply_to=message)
 
     @app.query(REGISTER)
     def register(message: Message, context: Context) -> Message:
         """Keep the registry; a second one has to be the same."""
-        registry = Registry(_bytes(config_in(message.content, _RECORD), _REGISTRY))
+        registry = Registry(_bytes(config_in(message.content, IDENTITY), _REGISTRY))
         if len(registry.packed) % VERIFYING_KEY_BYTES:
             raise TruncatedError(f"{len(registry.packed)} bytes are no registry")
-        key, client = _own_key(context), client_number(context)
-        if registry.public_key(client) != key.public:
-            raise RegistryError(f"the key of client {client} in the registry is not its own")
-        kept = config_in(context.state, _RECORD)
+        number = registry.number_of(_own_key(context).public)
+        kept = config_in(context.state, IDENTITY)
         if kept.get(_REGISTRY, registry.packed) != registry.packed:
             raise RegistryError("the registry differs from the one that was fixed at enrolment")
-        kept[_REGISTRY] = registry.packed
+        kept[_REGISTRY], kept[_CLIENT] = registry.packed, number
         return Message(RecordDict(), reply_to=message)
 
 
 def enrol(grid: Grid, nodes: Sequence[int]) -> dict[int, int]:
-    """Let all nodes register their keys; node → client number.
+    """Let all nodes register their keys; node → client number, which is its place among `nodes`.
 
     A run that goes on from a checkpoint does this again, and gets the keys that the devices have kept.
     """
-    questions = [Message(RecordDict(), node, f"query.{ENROL}") for node in nodes]
-    answers = {
-        node: config_in(reply.content, _RECORD)
-        for node, reply in delivered(grid.send_and_receive(questions)).items()
-    }
-    clients = {node: int(answer[_CLIENT]) for node, answer in answers.items()}  # type: ignore[arg-type]
-    if sorted(clients.values()) != list(range(len(nodes))):
-        raise RegistryError(f"expected keys of clients 0..{len(nodes) - 1}, got {sorted(clients.values())}")
-    in_order = sorted(answers, key=lambda node: clients[node])
-    registry = b"".join(_bytes(answers[node], _PUBLIC_KEY) for node in in_order)
-    content = RecordDict({_RECORD: ConfigRecord({_REGISTRY: registry})})
-    delivered(grid.send_and_receive([Message(content, node, f"query.{REGISTER}") for node in nodes]))
+    answers = delivered(grid.send_and_receive(enrolment_questions(nodes)))
+    if missing := set(nodes) - set(answers):
+        raise RegistryError(f"expected keys of all nodes, got none of {sorted(missing)}")
+    clients = {node: number for number, node in enumerate(nodes)}
+    delivered(grid.send_and_receive(registration([public_key(answers[node]) for node in nodes], nodes)))
     return clients
 
 
+def enrolment_questions(nodes: Sequence[int]) -> list[Message]:
+    """Ask nodes for their public keys."""
+    return [Message(RecordDict(), node, f"query.{ENROL}") for node in nodes]
+
+
+def public_key(answer: Message) -> bytes:
+    """The key in an answer to such a question."""
+    return _bytes(config_in(answer.content, IDENTITY), _PUBLIC_KEY)
+
+
+def registration(keys: Sequence[bytes], nodes: Sequence[int]) -> list[Message]:
+    """Give nodes the registry of all keys."""
+    content = RecordDict({IDENTITY: ConfigRecord({_REGISTRY: b"".join(keys)})})
+    return [Message(content, node, f"query.{REGISTER}") for node in nodes]
+
+
 def _own_key(context: Context) -> SigningKey:
-    if _RECORD not in context.state:
+    if IDENTITY not in context.state:
         key = SigningKey.generate()
-        context.state[_RECORD] = ConfigRecord({_SIGNING_KEY: key.packed})
-    kept = config_in(context.state, _RECORD)
+        context.state[IDENTITY] = ConfigRecord({_SIGNING_KEY: key.packed})
+    kept = config_in(context.state, IDENTITY)
     return SigningKey.parse(_bytes(kept, _SIGNING_KEY))
 
 

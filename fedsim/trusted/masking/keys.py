@@ -55,9 +55,14 @@ class Binding:
         """The same, as bytes of a fixed length."""
         return self.server_round.to_bytes(8, "little") + self.roster
 
-    def pair_mask_key(self, key: X25519PrivateKey, public: bytes, seats: tuple[int, int]) -> bytes:
-        """The key of the mask that two seats share; the order of the seats plays no part."""
-        path = self._path(min(seats), max(seats))
+    def pair_mask_key(
+        self, key: X25519PrivateKey, public: bytes, seats: tuple[int, int], terms: bytes = b""
+    ) -> bytes:
+        """The key of the mask that two seats share if they have the same terms.
+
+        The order of the seats plays no part.
+        """
+        path = self._path(min(seats), max(seats)) + terms
         return _derived(agreed(key, public), b"fedsim pair mask" + path, MASK_KEY_BYTES)
 
     def letter_key(self, agreed: bytes, sender: int, receiver: int) -> bytes:

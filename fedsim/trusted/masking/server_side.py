@@ -1,31 +1,17 @@
-"""The server's part of masked aggregation: pass on, add up, and take off the masks that are left.
-
-Six steps: keys and shares before the training, the training itself, then confirmation and unmasking, and the
-sum. A device sends public keys, sealed letters, a masked vector, a signature, and shares of others' secrets.
-"""
+"""Masked summing of flat updates, as a scenario runs it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedsim.flower import config_in
-from fedsim.trusted.masking.device_side import CONFIRM, KEYS, MASKED_VECTOR, MASKING, SHARES, UNMASK
+from fedsim.trusted.masking.device_side import MASKING
 from fedsim.trusted.masking.enrolment import enrol
-from fedsim.trusted.masking.errors import ContradictionError, WrongSharesError
-from fedsim.trusted.masking.fixed_point import Words
-from fedsim.trusted.masking.keys import Binding, commitment, mask_key_pair, own_mask_key
-from fedsim.trusted.masking.letters import LETTER_BYTES
-from fedsim.trusted.masking.masks import add_masks
-from fedsim.trusted.masking.packing import packed_seats, packed_set, rows, unpacked_seats
-from fedsim.trusted.masking.roster import Entry, Roster
-from fedsim.trusted.masking.secret_sharing import SHARE_BYTES, combine
+from fedsim.trusted.masking.protocol import ProtocolRound
 from fedsim.trusted.masking.settings import Masked
-from fedsim.trusted.masking.signatures import SIGNATURE_BYTES
 from fedsim.trusted.replies import delivered
 from fedsim.trusted.rounds import Invitation, RoundSum, Summation, SummingRound
 
@@ -47,156 +33,35 @@ class MaskedSummation(Summation):
         return MaskedRound(self.settings, self.clients, invitation)
 
 
-@dataclass(frozen=True)
-class _Gift:
-    """What a device gave for the others before the training: a letter per neighbour, and a commitment."""
-
-    letters: dict[int, bytes]
-    commitment: bytes
-
-    @classmethod
-    def of(cls, answer: Mapping[str, Any], seat: int, cohort: int) -> _Gift:
-        neighbours = unpacked_seats(answer["neighbours"], cohort)
-        if seat in neighbours:
-            raise ContradictionError(f"seat {seat} has drawn itself")
-        letters = rows(answer["letters"], LETTER_BYTES, len(neighbours))
-        return cls(dict(zip(neighbours, letters, strict=True)), answer["commitment"])
-
-
 class MaskedRound(SummingRound):
-    """One round of the protocol; void as soon as fewer devices are left than the threshold asks for.
-
-    Devices may drop out at any step. The threshold is a part of the invited cohort. The sum does not
-    depend on who drops out during the unmasking, nor on any key: masks cancel to the last bit.
-    """
+    """A round of the protocol whose words are flat updates with their weights."""
 
     def __init__(self, settings: Masked, clients: Mapping[int, int], invitation: Invitation) -> None:
         settings.check_cohort(len(invitation.nodes))
-        self._settings, self._clients, self._invitation = settings, clients, invitation
-        self._needed = settings.needed(len(invitation.nodes))
-        self._joined: dict[int, int] = {}
-        self._gifts: dict[int, _Gift] = {}
-        self.messages = self._agreed() if len(invitation.nodes) >= self._needed else []
-
-    def _agreed(self) -> list[Message]:
-        """Keys, then shares; calls for training to devices that gave both, or none if they are too few."""
-        keys = self._ask(KEYS, {node: {} for node in self._invitation.nodes})
-        if len(keys) < self._needed:
-            return []
-        entries = {node: Entry.parse(answer["entry"]) for node, answer in keys.items()}
-        for node, entry in entries.items():
-            if entry.client != self._clients[node]:
-                raise ContradictionError(f"client {self._clients[node]} sent keys of client {entry.client}")
-        self._roster = Roster.of(list(entries.values()))
-        answers = self._ask(SHARES, {node: {"roster": self._roster.packed} for node in entries})
-        if len(answers) < self._needed:
-            return []
-        self._joined = {seat: node for seat, node in enumerate(entries) if node in answers}
-        self._gifts = {
-            seat: _Gift.of(answers[node], seat, len(self._roster)) for seat, node in self._joined.items()
-        }
-        self._senders: dict[int, list[int]] = {seat: [] for seat in self._joined}
-        """Seat → those whose letters it gets."""
-        for sender, gift in self._gifts.items():
-            for receiver in gift.letters:
-                if receiver in self._senders:
-                    self._senders[receiver].append(sender)
-        joined = packed_set(self._joined, len(self._roster))
-        return [self._call_for_training(seat, node, joined) for seat, node in self._joined.items()]
+        self._settings, self._invitation = settings, invitation
+        grid, instruction = invitation.grid, invitation.instruction
+        self._protocol = ProtocolRound(
+            settings,
+            clients,
+            invitation.server_round,
+            invitation.nodes,
+            lambda questions: delivered(grid.send_and_receive(questions)),
+        )
+        self.messages = [
+            Message(
+                RecordDict({**instruction.content, MASKING: order}), node, instruction.metadata.message_type
+            )
+            for node, order in self._protocol.orders.items()
+        ]
 
     def close(self, replies: Iterable[Message]) -> RoundSum:
         """The sum of the updates that arrived, or a void round."""
         dim = self._invitation.dim
         if not self._invitation.nodes:
             return RoundSum.of_nobody(dim)
-        arrived = delivered(replies)
-        there = {seat: arrived[node] for seat, node in self._joined.items() if node in arrived}
-        if len(there) < self._needed:
+        summed = self._protocol.total(delivered(replies))
+        if summed is None:
             return RoundSum.void(dim)
-        shares = self._shares_for(list(there))
-        if shares is None:
-            return RoundSum.void(dim)
-        total = self._unmasked([_words(reply) for reply in there.values()], set(there), shares)
-        update, weight = self._settings.fixed_point.decode(total)
-        return RoundSum(update, float(weight), tuple(self._joined[seat] for seat in there))
-
-    def _shares_for(self, there: list[int]) -> dict[int, dict[int, bytes]] | None:
-        """Seat → holder's point → share, enough for every seat that joined; None if too few devices help."""
-        order = {"delivered": packed_set(there, len(self._roster))}
-        signed = self._ask(CONFIRM, {self._joined[seat]: order for seat in there})
-        signatures = {seat: signed[self._joined[seat]] for seat in there if self._joined[seat] in signed}
-        if len(signatures) < self._needed:
-            return None
-        confirmed = {
-            "signers": packed_seats(list(signatures)),
-            "signatures": b"".join(rows(a["signature"], SIGNATURE_BYTES, 1)[0] for a in signatures.values()),
-        }
-        answers = self._ask(UNMASK, {self._joined[seat]: confirmed for seat in signatures})
-        if len(answers) < self._needed:
-            return None
-        shares: dict[int, dict[int, bytes]] = {seat: {} for seat in self._joined}
-        for holder in signatures:
-            if self._joined[holder] in answers:
-                senders = self._senders[holder]
-                held = rows(answers[self._joined[holder]]["shares"], SHARE_BYTES, len(senders))
-                for sender, share in zip(senders, held, strict=True):
-                    shares[sender][holder + 1] = share
-        enough = self._settings.neighbourhood(len(self._roster)).needed
-        if min(map(len, shares.values())) < enough:
-            return None
-        return {seat: dict(sorted(held.items())[:enough]) for seat, held in shares.items()}
-
-    def _unmasked(
-        self, vectors: list[Words], there: set[int], shares: Mapping[int, Mapping[int, bytes]]
-    ) -> Words:
-        """The sum of the vectors, without own masks and without pair masks that lack their opposite."""
-        total: Words = vectors[0].copy()
-        for vector in vectors[1:]:
-            total += vector
-        binding = Binding(self._invitation.server_round, self._roster.digest)
-        keys: dict[bool, list[bytes]] = {True: [], False: []}
-        for seat, held in shares.items():
-            seed = combine(held)
-            if seat in there:
-                if commitment(seed) != self._gifts[seat].commitment:
-                    raise WrongSharesError(f"the shares of seat {seat}'s own mask are not those it gave out")
-                keys[False].append(own_mask_key(seed))
-                continue
-            mask_key = mask_key_pair(seed)
-            if mask_key.public_key().public_bytes_raw() != self._roster[seat].mask_public:
-                raise WrongSharesError(f"the shares of seat {seat}'s mask key are not those it gave out")
-            for other in there.intersection({*self._gifts[seat].letters, *self._senders[seat]}):
-                # The mask that the lost device would have added for this one.
-                pair = binding.pair_mask_key(mask_key, self._roster[other].mask_public, (seat, other))
-                keys[seat < other].append(pair)
-        add_masks(total, plus=keys[True], minus=keys[False])
-        return total
-
-    def _ask(self, query: str, orders: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-        """Put a query to nodes; the answers of those that gave one, in the order of asking."""
-        config = ConfigRecord({"server-round": self._invitation.server_round})
-        questions = [
-            Message(
-                RecordDict({"config": config, MASKING: ConfigRecord(dict(order))}), node, f"query.{query}"
-            )
-            for node, order in orders.items()
-        ]
-        answers = delivered(self._invitation.grid.send_and_receive(questions))
-        return {node: dict(config_in(answers[node].content, MASKING)) for node in orders if node in answers}
-
-    def _call_for_training(self, seat: int, node: int, joined: bytes) -> Message:
-        """The server's instruction to one node, with the letters that the others sent it."""
-        senders = self._senders[seat]
-        letters = b"".join(self._gifts[sender].letters[seat] for sender in senders)
-        order = ConfigRecord({"joined": joined, "senders": packed_seats(senders), "letters": letters})
-        instruction = self._invitation.instruction
-        content = RecordDict({**instruction.content, MASKING: order})
-        return Message(content, node, instruction.metadata.message_type)
-
-
-def _words(reply: Message) -> Words:
-    """The masked vector of a reply."""
-    arrays = reply.content["arrays"]
-    assert isinstance(arrays, ArrayRecord)
-    words: Words = arrays[MASKED_VECTOR].numpy()
-    return words
+        words, members = summed
+        update, weight = self._settings.fixed_point.decode(words)
+        return RoundSum(update, float(weight), members)

@@ -229,7 +229,7 @@ def test_wrong_shares_do_not_combine_in_silence(secret):
     replies = list(fleet.grid.send_and_receive(summing.messages))
     if secret == "mask key":
         replies = replies[:-1]
-    ask = summing._ask
+    ask = summing._protocol._ask
 
     def with_a_faulty_device(query, orders):
         answers = ask(query, orders)
@@ -241,7 +241,7 @@ def test_wrong_shares_do_not_combine_in_silence(secret):
             first["shares"] = bytes(shares)
         return answers
 
-    summing._ask = with_a_faulty_device
+    summing._protocol._ask = with_a_faulty_device
     with pytest.raises(WrongSharesError):
         summing.close(replies)
 

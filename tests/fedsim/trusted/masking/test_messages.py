@@ -224,8 +224,11 @@ def test_the_registry_is_fixed_at_enrolment(server):
     for changed in (flipped(registry, 3 * length + 1), registry + bytes(length)):
         with pytest.raises(RegistryError, match="fixed at enrolment"):
             register(server, 1, changed)
-    with pytest.raises(RegistryError, match="not its own"):
+    with pytest.raises(RegistryError, match="own key stands 0 times"):
         register(server, 1, flipped(registry, length + 1))
+    own = registry[length : 2 * length]
+    with pytest.raises(RegistryError, match="own key stands 2 times"):
+        register(server, 1, registry + own)
     with pytest.raises(TruncatedError):
         register(server, 1, registry[:-1])
 
