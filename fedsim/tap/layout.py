@@ -95,7 +95,7 @@ class Layout:
             if array is None:
                 return f"the array {place.name!r} is missing"
             if array.shape != place.shape:
-                return f"the array {place.name!r} has shape {array.shape}, in the first round {place.shape}"
+                return f"the array {place.name!r} has shape {array.shape}, expected {place.shape}"
             if array.dtype.kind != "f" or not np.isfinite(array).all():
                 return f"the array {place.name!r} holds entries that are not finite numbers"
         return ""

@@ -14,6 +14,7 @@ from flwr.common.logger import log
 from numpy.typing import NDArray
 
 from fedsim.core.errors import UserError
+from fedsim.server.attachment import Summed, SummedReply
 from fedsim.tap.layout import Arrays, Layout, aligned, arrays_in
 from fedsim.tap.log import Recording, TapLog
 
@@ -45,6 +46,18 @@ class Recorder:
         self._sent: dict[int, Arrays] = {}
         self._model: dict[str, NDArray[np.generic]] = {}
 
+    def expect_sums(self, summed: Summed) -> None:
+        """A `UserError` if the recording needs more than sums with these weights."""
+        settings = {
+            "weighted_by": (self._recording.weighted_by, summed.weighted_by),
+            "replies": (self._replies, "models"),
+        }
+        for name, (value, expected) in settings.items():
+            if value != expected:
+                raise UserError(f"Tap({name}={value!r}) inside secure aggregation: expected {expected!r}")
+        if self._recording.truth == "updates":
+            raise UserError("Tap(truth='updates') inside secure aggregation: single updates are hidden there")
+
     def sent(self, model: ArrayRecord, messages: Sequence[Message]) -> None:
         """Remember what every node was sent in this round, before anybody can change it."""
         if self._recording.rows == "model":
@@ -69,6 +82,7 @@ class Recorder:
             if reply.has_error():
                 continue
             node = reply.metadata.src_node_id
+            nodes = reply.members if isinstance(reply, SummedReply) else (node,)
             weight, reason = self._weight(reply)
             update, misfit = self._update(reply)
             reason = reason or misfit
@@ -80,7 +94,7 @@ class Recorder:
             cohort = cohort or Cohort(np.zeros_like(update))
             cohort.total += weight * update
             cohort.weight += weight
-            cohort.nodes.append(node)
+            cohort.nodes.extend(nodes)
             if self._recording.truth == "updates":
                 cohort.updates[node] = weight * update
         if refused and cohort is None and self.log.rounds == 0:
@@ -105,6 +119,8 @@ class Recorder:
 
     def _weight(self, reply: Message) -> tuple[float, str]:
         """The weight of a reply, and why it has none."""
+        if isinstance(reply, SummedReply):
+            return reply.weight, ""
         key = self._recording.weighted_by
         if key is None:
             return 1.0, ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import wraps
 from logging import INFO, WARNING
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
@@ -15,14 +15,12 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedsim.core.buffers import BUFFERS
 from fedsim.core.errors import UserError
+from fedsim.server.attachment import Attachment, Summed, attachments, innermost, listed, replace_method
 from fedsim.tap.log import Recording, Rows, TapLog, TruthKept
 from fedsim.tap.recorder import Recorder, Replies
 
-_OWN = frozenset({"inner", "_recorder"})
-"""Attributes of the tap itself. All others are the strategy's."""
 
-
-class Tap(Strategy):
+class Tap(Attachment):
     """The strategy inside, unchanged, with a recording of every training round in the folder `out`.
 
     Calls, attributes and results are those of the strategy inside, a `start()` of its own included.
@@ -42,7 +40,7 @@ class Tap(Strategy):
     A server that was killed continues its recording. A finished recording is never overwritten.
     """
 
-    inner: Strategy
+    _own: ClassVar[frozenset[str]] = Attachment._own | {"_recorder"}
 
     def __init__(
         self,
@@ -69,9 +67,15 @@ class Tap(Strategy):
             raise UserError(f"Tap(skip={skip!r}): expected a list of patterns")
         recording = Recording(rows=record, weighted_by=weighted_by, window=window, truth=truth)
         recorder = Recorder(TapLog(Path(out), recording), recording, replies=replies, skip=skip)
-        object.__setattr__(self, "inner", strategy)
+        super().__init__(strategy)
+        for attachment in attachments(strategy):
+            if attachment._hides_replies:
+                name = type(attachment).__name__
+                raise UserError(
+                    f"Tap({name}(…)) would record masked vectors: write {name}(Tap(…)), which records sums"
+                )
         object.__setattr__(self, "_recorder", recorder)
-        _attach(strategy, recorder)
+        _attach(innermost(strategy), recorder)
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
         """The strategy's own `start`."""
@@ -88,58 +92,20 @@ class Tap(Strategy):
             log(INFO, "Tap: see what it reveals with: fedsim audit %s", folder)
         return result
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """The strategy's own."""
-        return self.inner.configure_train(server_round, arrays, config, grid)
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The strategy's own."""
-        return self.inner.aggregate_train(server_round, replies)
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """The strategy's own."""
-        return self.inner.configure_evaluate(server_round, arrays, config, grid)
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The strategy's own."""
-        return self.inner.aggregate_evaluate(server_round, replies)
-
-    def summary(self) -> None:
-        """The strategy's own."""
-        self.inner.summary()
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _OWN:  # not set yet, for example while an object is copied
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(self.inner, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self.inner, name)
+    def _expect_sums(self, summed: Summed) -> None:
+        """A tap then records the sums, with the weights that they have."""
+        self._recorder.expect_sums(summed)
 
 
 def _attach(strategy: Strategy, recorder: Recorder) -> None:
-    """Record the two calls of a training round on the object itself.
-
-    A strategy's own `start()` calls `self.aggregate_train`. It would never reach a wrapper around the object.
-    """
-    while isinstance(strategy, Tap):  # several taps may record the same training in several ways
-        strategy = strategy.inner
+    """Record the two calls of a training round on the object itself."""
     configure, aggregate = strategy.configure_train, strategy.aggregate_train
 
     @wraps(configure)
     def configure_train(
         server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        messages = _listed(configure(server_round, arrays, config, grid))
+        messages = listed(configure(server_round, arrays, config, grid))
         recorder.sent(arrays, messages)
         return messages
 
@@ -147,7 +113,7 @@ def _attach(strategy: Strategy, recorder: Recorder) -> None:
     def aggregate_train(
         server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        replies = _listed(replies)
+        replies = listed(replies)
         # Before the call: strategies may change replies in place.
         cohort = recorder.received(replies)
         result = aggregate(server_round, replies)
@@ -155,10 +121,5 @@ def _attach(strategy: Strategy, recorder: Recorder) -> None:
             recorder.record(cohort, result[0])
         return result
 
-    object.__setattr__(strategy, "configure_train", configure_train)
-    object.__setattr__(strategy, "aggregate_train", aggregate_train)
-
-
-def _listed(messages: Iterable[Message]) -> list[Message]:
-    """A list that can be read twice; the same object if it is one already."""
-    return messages if isinstance(messages, list) else list(messages)
+    replace_method(strategy, "configure_train", configure_train)
+    replace_method(strategy, "aggregate_train", aggregate_train)
