@@ -15,9 +15,12 @@ from fedsim.data.images.cifar100 import Cifar100
 from fedsim.data.images.folder import Folder
 from fedsim.data.images.lfw import Lfw
 from fedsim.data.images.synthetic import Synthetic
-from fedsim.data.partition import Dirichlet, Iid, Owned, Partition, Property
+from fedsim.data.partition import Dirichlet, Iid, Natural, Owned, Partition, Property
+from fedsim.data.text.texts import Shakespeare, Texts
 
-DataSource = Annotated[Synthetic | Cifar10 | Cifar100 | Lfw | Folder, Field(discriminator="name"), BY_NAME]
+DataSource = Annotated[
+    Synthetic | Cifar10 | Cifar100 | Lfw | Folder | Texts | Shakespeare, Field(discriminator="name"), BY_NAME
+]
 
 __all__ = [
     "Cifar10",
@@ -29,8 +32,11 @@ __all__ = [
     "Folder",
     "Iid",
     "Lfw",
+    "Natural",
     "Owned",
     "Partition",
     "Property",
+    "Shakespeare",
     "Synthetic",
+    "Texts",
 ]

@@ -22,12 +22,14 @@ class Examples:
     """Inputs with their targets, and what else is known about them.
 
     `inputs` (n, …) may have any shape and dtype, and so may `targets` (n, …); a task says what they mean.
-    Nothing trains on `attributes`: an attack on the trained model may try to find them out.
+    Nothing trains on `attributes`: an attack on the trained model may try to find them out. `owners` (n,)
+    int64 numbers the people that the examples come from, if the data say so.
     """
 
     inputs: NDArray[Any]
     targets: NDArray[Any]
     attributes: Attributes = field(default_factory=dict)
+    owners: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -35,7 +37,8 @@ class Examples:
     def __getitem__(self, rows: NDArray[Any] | slice) -> Examples:
         """The examples at these positions, or where a mask (n,) is True."""
         attributes = {name: has[rows] for name, has in self.attributes.items()}
-        return Examples(self.inputs[rows], self.targets[rows], attributes)
+        owners = None if self.owners is None else self.owners[rows]
+        return Examples(self.inputs[rows], self.targets[rows], attributes, owners)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,8 @@ class Dataset:
             *sorted(self.train.attributes.items()),
             *sorted(self.test.attributes.items()),
         ]
+        if self.train.owners is not None:
+            arrays.append(("owners", self.train.owners))
         for name, array in arrays:
             digest.update(f"{name} {array.shape} {array.dtype}".encode())
             digest.update(np.ascontiguousarray(array).data)

@@ -1,7 +1,8 @@
 """How the training examples are divided among the clients: one settings class per scheme.
 
 Every scheme gives each client `clients.dataset_size` examples, or about as many if `size_spread` is set, and
-gives no example to two clients. Some examples may stay unused.
+gives no example to two clients. Some examples may stay unused. The natural partition is the exception: a
+client has the examples of one person, however many there are.
 """
 
 from __future__ import annotations
@@ -115,7 +116,33 @@ class Property(Scheme):
         return [np.concatenate(pair) for pair in zip(*parts, strict=True)]
 
 
-Partition = Annotated[Iid | Dirichlet | Property, Field(discriminator="name"), BY_NAME]
+class Natural(Scheme):
+    """One client per person of the data, with all of the person's examples.
+
+    `clients.dataset_size` is not used. If the data have more people than the federation has clients, people
+    are drawn at random.
+    """
+
+    name: Literal["natural"] = "natural"
+
+    def deal(self, examples: Examples, clients: int, dataset_size: int, rng: np.random.Generator) -> Owned:
+        """The examples of every person, people in the order of the data."""
+        if examples.owners is None:
+            raise UserError(
+                f"data.partition.name is {self.name!r}: it needs data that say whose each example is"
+            )
+        people = np.unique(examples.owners)
+        if clients > len(people):
+            raise UserError(f"federation.clients is {clients}: the data have {len(people)} people")
+        if clients < len(people):
+            people = np.sort(rng.permutation(people)[:clients])
+        order = np.argsort(examples.owners, kind="stable")
+        starts = np.searchsorted(examples.owners[order], people)
+        stops = np.searchsorted(examples.owners[order], people, side="right")
+        return [order[start:stop] for start, stop in zip(starts, stops, strict=True)]
+
+
+Partition = Annotated[Iid | Dirichlet | Property | Natural, Field(discriminator="name"), BY_NAME]
 
 
 def _sizes(

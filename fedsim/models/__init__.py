@@ -10,7 +10,8 @@ from fedsim.models.images.cnn import Cnn
 from fedsim.models.images.lenet import Lenet
 from fedsim.models.images.resnet import Resnet
 from fedsim.models.mlp import Mlp
+from fedsim.models.text.gru import Gru
 
-Model = Annotated[Lenet | Mlp | Cnn | Resnet | Custom, Field(discriminator="name"), BY_NAME]
+Model = Annotated[Lenet | Mlp | Cnn | Resnet | Gru | Custom, Field(discriminator="name"), BY_NAME]
 
-__all__ = ["Cnn", "Custom", "Lenet", "Mlp", "Model", "Resnet"]
+__all__ = ["Cnn", "Custom", "Gru", "Lenet", "Mlp", "Model", "Resnet"]

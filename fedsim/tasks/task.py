@@ -53,6 +53,8 @@ class Task(ABC):
     inputs: ClassVar[Inputs]
     """What a model has to take."""
     metric: ClassVar[Metric]
+    evaluation_batch: ClassVar[int] = 500
+    """Examples per forward pass of an evaluation: more would only take memory."""
 
     @property
     @abstractmethod
@@ -98,6 +100,14 @@ class Task(ABC):
 
     def metric_of(self, mean: float) -> float:
         """The metric from the mean of its terms: itself, unless a task transforms it."""
+        return mean
+
+    def further_terms(self, outputs: torch.Tensor, targets: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        """The terms of other figures of merit, by name; most tasks have none."""
+        return {}
+
+    def further_of(self, name: str, mean: float) -> float:
+        """Such a figure from the mean of its terms."""
         return mean
 
     def summary(self, targets: NDArray[Any]) -> Mapping[str, str]:

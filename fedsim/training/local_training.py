@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Outputs and targets of a batch to the scalar that training minimises."""
 
-EVALUATION_BATCH = 500
-"""Examples per forward pass of an evaluation: more would only take memory."""
-
 
 def initial_model(model: Architecture, task: Task, rng: np.random.Generator) -> nn.Module:
     """A model with torch's own initialisation, drawn from `rng` without touching the global generator.
@@ -34,16 +32,34 @@ def initial_model(model: Architecture, task: Task, rng: np.random.Generator) -> 
         return model.build(task)
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """A model's figures of merit on test examples: the task's metric, and further ones by name."""
+
+    metric: float
+    further: Mapping[str, float]
+
+
 def evaluate(task: Task, model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> float:
     """The task's metric of a model, as it is, on these examples."""
+    return evaluated(task, model, inputs, targets).metric
+
+
+def evaluated(task: Task, model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> Evaluation:
+    """All figures of merit of a model, as it is, on these examples."""
     total, count = 0.0, 0
-    batches = zip(torch.split(inputs, EVALUATION_BATCH), torch.split(targets, EVALUATION_BATCH), strict=True)
+    further: dict[str, float] = {}
+    size = task.evaluation_batch
     with torch.inference_mode():
-        for x, y in batches:
-            terms = task.metric_terms(model(x), y)
+        for x, y in zip(torch.split(inputs, size), torch.split(targets, size), strict=True):
+            outputs = model(x)
+            terms = task.metric_terms(outputs, y)
             total += float(terms.sum())
             count += terms.numel()
-    return task.metric_of(total / count)
+            for name, others in task.further_terms(outputs, y).items():
+                further[name] = further.get(name, 0.0) + float(others.sum())
+    means = {name: task.further_of(name, each / count) for name, each in further.items()}
+    return Evaluation(task.metric_of(total / count), means)
 
 
 class FlatModel:

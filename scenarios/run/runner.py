@@ -9,6 +9,8 @@ from fedsim.core.errors import UserError
 from fedsim.core.files import write_json, write_text
 from fedsim.core.progress import Progress, silent
 from fedsim.core.seeds import Stage, stream_seed
+from fedsim.tasks.text import NextWord
+from fedsim.training.local_training import Evaluation
 from fedsim.trusted.truth import Truth
 from scenarios.cpu import cpu_seconds
 from scenarios.run.attack_process import attack_process
@@ -70,10 +72,24 @@ def train_run(
             void_rounds=simulation.void_rounds,
             data=world.data.fingerprint,
         ),
-        training=Training(test_accuracy=simulation.test_accuracy),
+        training=_training(world, simulation.evaluation),
         defences=tuple(d.statement(cohorts.rounds_per_client.most) for d in world.scenario.defences),
         cohorts=cohorts,
         messages=messages_per_round(world, ParticipationReport.read_csv(directory.answers)),
+    )
+
+
+def _training(world: World, evaluation: Evaluation) -> Training:
+    """The figures of the trained model, beside those of a model without any training."""
+    task, data = world.data.task, world.data
+    unigram = None
+    if isinstance(task, NextWord):
+        unigram = task.unigram_perplexity(data.train.targets, data.test.targets)
+    return Training(
+        test_accuracy=evaluation.metric,
+        metric=task.metric.name,
+        test_perplexity=evaluation.further.get("perplexity"),
+        unigram_perplexity=unigram,
     )
 
 

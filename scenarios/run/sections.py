@@ -48,6 +48,12 @@ class Training(Section):
     """The server's model after the last round."""
 
     test_accuracy: float
+    """The task's metric on test examples: the accuracy, unless `metric` names another."""
+    metric: str = "accuracy"
+    test_perplexity: float | None = None
+    """Of a model of text: among how many equally likely words it chooses, in effect. Lower is better."""
+    unigram_perplexity: float | None = None
+    """The perplexity of a model that knows only how frequent words are."""
 
 
 class RoundsPerClient(Section):

@@ -18,7 +18,7 @@ from fedsim.records import Transcript, TranscriptWriter
 from fedsim.server.hooks import DivergedError, ReportProgress, RoundHook, StopAtDivergence
 from fedsim.server.loop import RoundLoop
 from fedsim.server.resuming import NotResumableError, resumable
-from fedsim.training.local_training import evaluate
+from fedsim.training.local_training import Evaluation, evaluated
 from fedsim.trusted.checkpoint import Checkpoint, SaveCheckpoints
 from fedsim.trusted.diary import read_diaries
 from fedsim.trusted.truth import TruthRecorder
@@ -33,7 +33,7 @@ class Simulation:
     """The figures of the honest run itself."""
 
     seconds: float
-    test_accuracy: float
+    evaluation: Evaluation
     """Of the server's model after the last round; a fixed model is still the first one."""
     void_rounds: int
     """Rounds in which too few devices delivered to remove their masks."""
@@ -57,7 +57,7 @@ def simulate(
     seconds, model = _run_rounds(world, directory, rounds, engine, hooks)
     world.model.load(model)
     void_rounds = int(Transcript.load(directory.transcript).void.sum())
-    return Simulation(seconds, _test_accuracy(world), void_rounds)
+    return Simulation(seconds, _evaluation(world), void_rounds)
 
 
 def simulate_rounds(world: World, directory: RunDirectory, until: int, engine: Runtime) -> None:
@@ -158,7 +158,7 @@ def diverged(directory: RunDirectory, round_index: int) -> RunFailedError:
     )
 
 
-def _test_accuracy(world: World) -> float:
+def _evaluation(world: World) -> Evaluation:
     task, test = world.data.task, world.data.test
     inputs, targets = task.as_inputs(test.inputs), task.as_targets(test.targets)
-    return evaluate(task, world.model.module.eval(), inputs, targets)
+    return evaluated(task, world.model.module.eval(), inputs, targets)

@@ -27,7 +27,7 @@ def small_cifar10(tmp_path):
 
 def test_list_says_what_is_there(fedsim, small_cifar10):
     found = json.loads(fedsim("data", "list", "--json").stdout)
-    assert list(found) == ["synthetic", "cifar10", "cifar100", "lfw", "folder"]
+    assert list(found) == ["synthetic", "cifar10", "cifar100", "lfw", "folder", "texts", "shakespeare"]
     assert found["cifar10"]["copy"].startswith("data/cifar10.npz")
     assert found["lfw"]["copy"] == "not in data: fedsim data get lfw"
     assert found["synthetic"]["copy"] == "generated: nothing to get"

@@ -1,0 +1,1 @@
+"""Texts of people: reading them, cutting them into tokens, and turning them into examples."""
