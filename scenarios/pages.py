@@ -1,27 +1,63 @@
-"""The templates, the colours and the embedded pictures that all pages share."""
+"""The templates and the embedded pictures that all pages share.
+
+A page extends `base.html.j2` and fills its blocks. The macro `chart(spec, about)` of `parts.html.j2` places a
+chart (see `scenarios/charts.py`). The library that draws charts is embedded once, in pages that have one.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
+import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from scenarios.vega import LOADER, library
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
-INK, BACKGROUND, MISSED, INVENTED, UNRECOVERED = "#1f3a5f", "#f4f1ea", "#d1495b", "#edae49", "#b8b8b8"
+    from scenarios.charts import Spec
+
+INK, BACKGROUND, UNRECOVERED = "#1f3a5f", "#f4f1ea", "#b8b8b8"
 
 
-def render(template: str, **content: Any) -> str:
-    """A page from its template; every name that it uses must be given."""
+@cache
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("scenarios"),
-        autoescape=select_autoescape(default=True),
+        autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**content)
+    environment.globals["vega"] = library
+    environment.globals["loader"] = Markup(LOADER.read_text(encoding="utf-8"))
+    environment.filters["percent"] = lambda share: f"{100 * share:.1f} %"
+    environment.filters["figure"] = figure
+    return environment
+
+
+def render(template: str, **content: Any) -> Markup:
+    """A page, or a part of one, from its template; every name that it uses must be given."""
+    return Markup(_environment().get_template(template).render(**content))
+
+
+def shown(spec: Spec, about: str) -> Markup:
+    """A chart for a page; `about` describes it to those who cannot see it."""
+    return Markup(_environment().get_template("parts.html.j2").module.chart(spec, about))  # type: ignore[attr-defined]
+
+
+def figure(value: float | None) -> str:
+    """A number in a table; a dash if there is none."""
+    if value is None or math.isnan(value):
+        return "–"
+    return "< 0.001" if 0 < value < 0.001 else f"{value:.3f}"
 
 
 def embedded(figure: Figure) -> str:
@@ -39,4 +75,17 @@ def embedded(figure: Figure) -> str:
                 label.set_parse_math(True)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return _data_uri(buffer.getvalue())
+
+
+def picture(pixels: NDArray[np.uint8]) -> str:
+    """An image (height, width, 3 or 4) as a data URI; the page enlarges its pixels."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="PNG", optimize=True)
+    return _data_uri(buffer.getvalue())
+
+
+def _data_uri(png: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")

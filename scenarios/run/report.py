@@ -1,26 +1,44 @@
-"""The report of a run: one self-contained HTML page, pictures included."""
+"""The report of a run: one self-contained HTML page that tells its story, charts included."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation import Recovery
 from fedsim.trusted.truth import Truth
-from scenarios.pages import BACKGROUND, INK, INVENTED, MISSED, UNRECOVERED, embedded, render
+from scenarios.charts import (
+    CEILING,
+    GUESS,
+    INK,
+    INVENTED,
+    MISSED,
+    NOTHING,
+    ORACLE,
+    Spec,
+    chart,
+    coloured,
+    layer,
+    line_at,
+    name,
+    number,
+    told,
+)
+from scenarios.pages import picture, render
 from scenarios.run.inference.figures import COLUMNS, figures
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.result import Result
 from scenarios.run.scoring import named
 from scenarios.run.sections import Analytics, Baselines, Disaggregation
+from scenarios.run.story import message
 from scenarios.run.update_scores import update_cosines
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+MOST_MARKS = 20_000
+"""Participations in a chart that can be hovered; more are drawn as a picture, which browsers show at once."""
 
 
 def render_report(
@@ -32,7 +50,8 @@ def render_report(
     findings: Sequence[Findings] = (),
 ) -> str:
     """The page of a run: its settings (TOML), its figures, the recovery beside the truth, and inferences."""
-    if result.disaggregation.pseudonymous:
+    found = result.disaggregation
+    if found.pseudonymous:
         recovery = named(recovery, truth)
     position = recovery.clients.astype(np.int64)
     P, guess = truth.participation[:, position], recovery.participation
@@ -40,15 +59,19 @@ def render_report(
     return render(
         "report.html.j2",
         result=result,
+        message=message(result),
         settings=settings,
         published=about_counts(result.analytics),
-        bars=embedded(_draw_bars(result.disaggregation)),
-        matrices=embedded(_draw_matrices(P, guess)),
-        similarities=embedded(_draw_similarities(cosines, result.disaggregation.baselines)),
+        metric=_metric(result, settings),
+        nothing=set(found.outcomes) == {"unresolved"},
+        separated=int(np.isfinite(cosines).sum()),
+        bars=_bars(found),
+        matrix=_matrix(recovery.clients, P, guess),
+        similarities=_similarities(recovery.clients, cosines, found.baselines),
         clients=_client_rows(recovery, P, cosines),
+        times=list(_times(result)),
         columns=COLUMNS,
-        figures=figures(result),
-        pictures={found.key: embedded(JUDGES[found.kind].draw(found)) for found in findings},
+        inferences=list(_inferences(result, findings)),
     )
 
 
@@ -64,6 +87,35 @@ def about_counts(analytics: Analytics) -> str:
     if analytics.missing_fraction == 0:
         return quality
     return f"{quality} {100 * analytics.missing_fraction:.1f} % of the clients' rounds have no count."
+
+
+def _inferences(result: Result, findings: Sequence[Findings]) -> Iterator[dict[str, Any]]:
+    """Every inference attack with its rows, and its guesses as its judge shows them."""
+    by_key = {found.key: found for found in findings}
+    for key, rows in figures(result).items():
+        judge = JUDGES[result.scores[key].kind]
+        shown = judge.show(by_key[key]) if key in by_key else ""
+        yield {"key": key, "rows": rows, "shown": shown, "vivid": judge.vivid, "meaning": judge.meaning}
+
+
+def _metric(result: Result, settings: str) -> dict[str, str]:
+    """The figure of merit of the server's model, by the name that its task gives it."""
+    fixed = 'server_model = "fixed"' in settings
+    return {
+        "title": "test accuracy",
+        "value": f"{100 * result.training.test_accuracy:.1f} %",
+        "note": "the server's model is fixed, so this is the accuracy of the first model" if fixed else "",
+    }
+
+
+def _times(result: Result) -> Iterator[tuple[str, float]]:
+    yield f"simulation, {result.simulation.rounds} rounds", result.simulation.seconds
+    yield f"disaggregation, solver {result.disaggregation.solver}", result.disaggregation.seconds
+    for key, score in result.scores.items():
+        if score.seconds:
+            yield f"inference, {key}", sum(score.seconds.values())
+    if result.inference is not None:
+        yield "all inference attacks with their scoring, CPU time", result.inference.cpu_seconds
 
 
 def _client_rows(
@@ -83,96 +135,112 @@ def _client_rows(
     ]
 
 
-def _draw_bars(found: Disaggregation) -> Figure:
+def _bars(found: Disaggregation) -> Spec:
     """Guess, attack and ceiling, for participations and for whole columns."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
     base, best = found.baselines, found.ceiling
     groups = {
-        "participations found": (
-            base.counts_only_ones_found,
-            found.ones_found,
-            best.ones_found if best else None,
-        ),
+        "participations found": (base.counts_only_ones_found, found.ones_found, best and best.ones_found),
         "columns exactly right": (
             base.counts_only_exact_fraction,
             found.exact_fraction,
-            best.exact_fraction if best else None,
+            best and best.exact_fraction,
         ),
     }
-    # Narrow, so that its words can be read on a phone.
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
-    colours = {"guess": UNRECOVERED, "attack": INK, "ceiling": INVENTED}
-    axes = figure.subplots()
-    for row, values in enumerate(groups.values()):
-        for bar, (value, colour) in enumerate(zip(values, colours.values(), strict=True)):
-            place = row + 0.27 * (bar - 1)
-            if value is not None:
-                axes.barh(place, value, height=0.24, color=colour)
-            axes.text((value or 0) + 0.005, place, _share(value), va="center", fontsize=10)
-    axes.set(xlim=(0, 1.12), yticks=range(len(groups)), yticklabels=list(groups))
-    axes.invert_yaxis()
-    axes.tick_params(labelsize=11)
-    patches = [Patch(color=colour, label=name) for name, colour in colours.items()]
-    figure.legend(handles=patches, fontsize=10, loc="outside upper center", ncols=3)
-    return figure
+    colours = {"guess": GUESS, "attack": INK, "ceiling": CEILING}
+    rows = [
+        {
+            "figure": figure,
+            "of": of,
+            "share": value or 0,
+            "said": "not computed" if value is None else f"{value:.3f}",
+        }
+        for figure, values in groups.items()
+        for of, value in zip(colours, values, strict=True)
+    ]
+    places = {
+        "y": name("figure", axis={"labelLimit": 130, "ticks": False, "domain": False}),
+        "yOffset": name("of"),
+        "x": number(
+            "share", "share", scale={"domain": [0, 1.1]}, axis={"values": [0, 0.2, 0.4, 0.6, 0.8, 1]}
+        ),
+    }
+    told_of = told(figure="figure", of="by", said="share")
+    bars = layer(rows, "bar", **places, color=coloured("of", colours), tooltip=told_of)
+    labels = layer(rows, {"type": "text", "align": "left", "dx": 4}, **places, text="said")
+    return chart(bars, labels, height=170)
 
 
-def _share(value: float | None) -> str:
-    return "not computed" if value is None else f"{value:.3f}"
-
-
-def _draw_matrices(P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> Figure:
-    """True matrix, recovered matrix and their difference, clients across and rounds down."""
-    from matplotlib.colors import ListedColormap
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
+def _matrix(clients: NDArray[Any], P: NDArray[np.uint8], guess: NDArray[np.uint8]) -> dict[str, Any]:
+    """Participations found, missed and invented; a chart, or a picture if there are too many."""
+    colours = {"found": INK, "missed": MISSED, "invented": INVENTED, "nothing recovered": NOTHING}
     unknown = guess > 1
-    recovered = np.where(unknown, 2, guess)
-    # 0 both agree, 1 missed, 2 invented, 3 nothing recovered
-    difference = np.where(unknown, 3, np.where(guess < P, 1, np.where(guess > P, 2, 0)))
-    figure = Figure(figsize=(11, 5.2), layout="constrained")
-    pictures: Sequence[tuple[str, NDArray[Any], list[str]]] = (
-        ("true participation", P, [BACKGROUND, INK]),
-        ("recovered from sums and counts", recovered, [BACKGROUND, INK, UNRECOVERED]),
-        ("difference", difference, ["white", MISSED, INVENTED, UNRECOVERED]),
+    # 0 both agree that the client was absent.
+    kind = np.select(
+        [unknown & (P == 1), unknown, (P == 1) & (guess == 1), P == 1, guess == 1], [4, 0, 1, 2, 3], 0
     )
-    for axes, (title, matrix, colours) in zip(figure.subplots(1, 3, sharey=True), pictures, strict=True):
-        axes.imshow(
-            matrix,
-            cmap=ListedColormap(colours),
-            vmin=0,
-            vmax=len(colours) - 1,
-            aspect="auto",
-            interpolation="nearest",
-        )
-        axes.set_title(title, fontsize=11)
-        axes.set_xlabel("client")
-        axes.locator_params(integer=True)
-    figure.axes[0].set_ylabel("round")
-    names = ("missed", "invented", "nothing recovered")
-    patches = [Patch(color=c, label=n) for c, n in zip((MISSED, INVENTED, UNRECOVERED), names, strict=True)]
-    # Outside the picture, where it hides no errors.
-    figure.legend(handles=patches, fontsize=8, loc="outside lower right", ncols=3)
-    return figure
+    rounds, columns = np.nonzero(kind)
+    if len(rounds) > MOST_MARKS:
+        palette = [
+            (0, 0, 0, 0),
+            (31, 90, 150, 255),
+            (209, 73, 91, 255),
+            (237, 174, 73, 255),
+            (150, 150, 150, 255),
+        ]
+        return {"spec": None, "picture": picture(np.array(palette, dtype=np.uint8)[kind])}
+    names = list(colours)
+    rows = [
+        {"client": str(clients[k]), "round": int(r), "kind": names[kind[r, k] - 1]}
+        for r, k in zip(rounds, columns, strict=True)
+    ]
+    present = {key: colour for key, colour in colours.items() if any(row["kind"] == key for row in rows)}
+    cells = layer(
+        rows,
+        {"type": "rect"},
+        x=name(
+            "client",
+            "client",
+            axis={"labelAngle": 0, "labelOverlap": True},
+            scale={"domain": [str(c) for c in clients], "paddingInner": 0.12},
+        ),
+        y={
+            "field": "round",
+            "type": "ordinal",
+            "title": "round",
+            "axis": {"labelOverlap": True, "ticks": False},
+            "scale": {"domain": list(range(len(P))), "paddingInner": 0.08},
+        },
+        color=coloured("kind", present),
+        tooltip=told(client="client", round="round", kind="participation"),
+    )
+    return {"spec": chart(cells, height=max(140, min(520, 5 * len(P)))), "picture": ""}
 
 
-def _draw_similarities(cosines: NDArray[np.float64], baselines: Baselines) -> Figure:
+def _similarities(clients: NDArray[Any], cosines: NDArray[np.float64], baselines: Baselines) -> Spec:
     """Cosine of recovered and true update per client, with the two baselines."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 2.8), layout="constrained")
-    axes = figure.subplots()
-    axes.bar(np.arange(len(cosines)), np.nan_to_num(cosines), color=INK, width=0.8)
-    axes.axhline(baselines.oracle_update_cosine, color=INVENTED, label="oracle: who took part is known")
-    axes.axhline(baselines.aggregate_update_cosine, color=MISSED, ls="--", label="mean aggregate: no attack")
-    axes.set(
-        xlabel="client",
-        ylabel="cosine",
-        xlim=(-0.8, len(cosines) - 0.2),
-        ylim=(min(0, np.nanmin([0, *cosines])), 1.05),
+    of, oracle, mean = "attack", "oracle: who took part is known", "mean aggregate: no attack"
+    colours = {of: INK, oracle: ORACLE, mean: MISSED}
+    rows = [
+        {"client": str(k), "cosine": round(float(x), 4), "label": of}
+        for k, x in zip(clients, cosines, strict=True)
+        if np.isfinite(x)
+    ]
+    low = min(0.0, np.nanmin(cosines)) if rows else 0.0
+    bars = layer(
+        rows,
+        "bar",
+        x=name(
+            "client",
+            "client",
+            axis={"labelAngle": 0, "labelOverlap": True},
+            scale={"domain": [str(k) for k in clients]},
+        ),
+        y=number("cosine", "cosine", scale={"domain": [low, 1]}),
+        color=coloured("label", colours),
+        tooltip=told(client="client", cosine="cosine"),
     )
-    axes.legend(fontsize=8, loc="lower right")
-    return figure
+    return chart(
+        bars,
+        line_at(baselines.oracle_update_cosine, oracle, colours),
+        line_at(baselines.aggregate_update_cosine, mean, colours),
+    )

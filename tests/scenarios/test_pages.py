@@ -1,28 +1,88 @@
 """Pages are self-contained, and say so to the browser."""
 
+import base64
+import gzip
+import hashlib
+import json
 import re
 from pathlib import Path
 
 import pytest
+import vl_convert
 
 import scenarios
+from scenarios import vega
 
-PAGES = sorted((Path(scenarios.__file__).parent / "templates").glob("*.html.j2"))
-POLICY = (
-    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-    "style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">"
-)
+TEMPLATES = Path(scenarios.__file__).parent / "templates"
+PARTS = ("base", "parts", "gallery")
+PAGES = sorted(f for f in TEMPLATES.glob("*.html.j2") if f.name.partition(".")[0] not in PARTS)
+SCRIPT = re.compile(r"<script>(.*?)</script>", re.S)
+
+
+def digest(script):
+    return "sha256-" + base64.b64encode(hashlib.sha256(script).digest()).decode()
+
+
+def charts(page):
+    """The charts of a page, as Vega-Lite gets them."""
+    return [json.loads(spec) for spec in re.findall(r"<div class=\"chart\" data-spec='([^']*)'", page)]
 
 
 @pytest.mark.parametrize("template", PAGES, ids=lambda path: path.name)
-def test_every_page_has_the_policy_before_anything_that_it_governs(template):
-    head = template.read_text().partition("<title>")[0]
-    assert '{% include "policy.html" %}' in head
-    assert "<script" not in template.read_text()
+def test_every_page_has_the_head_of_the_base(template):
+    text = template.read_text()
+    assert text.startswith('{% extends "base.html.j2" %}')
+    assert not re.search(r"<script|<style|<meta|\| *safe", text)
+
+
+def test_the_policy_stands_before_anything_that_it_governs():
+    head = (TEMPLATES / "base.html.j2").read_text()
+    assert head.index("Content-Security-Policy") < head.index("<style") < head.index("<script")
 
 
 def test_a_report_needs_no_more_than_its_policy_allows(finished_run):
     page = finished_run.report.read_text()
-    assert POLICY in page
-    assert set(re.findall(r'\ssrc="([^",]*)', page)) == {"data:image/png;base64"}
-    assert not re.search(r"<script|<link|<iframe|<object|<form|\son\w+=|@import|url\(", page)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert policy.startswith(
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-"
+    )
+    assert policy.endswith("; base-uri 'none'; form-action 'none'")
+    assert "unsafe-eval" not in policy
+    assert policy.count("unsafe-inline") == 1
+    (loader,) = SCRIPT.findall(page)
+    packed = re.search(r'<template id="vega">(.*?)</template>', page)[1]
+    library = gzip.decompress(base64.b64decode(packed))
+    assert re.findall(r"'(sha256-[^']*)'", policy) == [digest(loader.encode()), digest(library)]
+    assert set(re.findall(r'\ssrc="([^",]*)', page)) <= {"data:image/png;base64"}
+    assert not re.search(r"<script [^>]|<link|<iframe|<object|<form|\son\w+=|@import|url\(", page)
+
+
+def test_charts_are_valid_and_coloured_by_the_style_sheet(finished_run):
+    found = charts(finished_run.report.read_text())
+    assert found
+    known = set(re.findall(r"(--[\w-]+):", (TEMPLATES / "style.css").read_text()))
+    for spec in found:
+        assert vl_convert.vegalite_to_vega(spec)["marks"]
+        assert set(re.findall(r"var\((--[\w-]+)\)", json.dumps(spec))) <= known
+
+
+def test_names_of_a_user_cannot_leave_a_chart(finished_run):
+    from scenarios.charts import chart, layer
+    from scenarios.pages import shown
+
+    evil = "'><script>alert(1)</script>\""
+    page = shown(chart(layer([{"name": evil}], "bar", y="name")), evil)
+    assert "<script" not in page
+    (spec,) = charts(page)
+    assert spec["layer"][0]["data"]["values"] == [{"name": evil}]
+
+
+def test_the_library_is_kept_and_made_again_when_damaged(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda: "window.vegaEmbed")
+    made = vega._scripts()
+    (kept,) = (tmp_path / "fedsim").iterdir()
+    assert vega._scripts() == made
+    kept.write_bytes(made[1][:-9])
+    assert vega._scripts() == made
+    assert kept.read_bytes() == made[1]

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.inference.attack import Kind
+from scenarios.charts import chart, coloured, layer, line_at, name, number, told
+from scenarios.pages import shown
 from scenarios.run.inference.findings import Findings, each_column, in_columns, mean_of
 from scenarios.run.inference.judge import COLOURS, TITLES, Judge
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from markupsafe import Markup
 
     from scenarios.run.world import World
 
@@ -28,6 +30,10 @@ class LabelJudge(Judge):
     """Total variation distance: 0 for the same histogram, 1 for one without overlap."""
 
     kind: ClassVar[Kind] = "label_inference"
+    meaning: ClassVar[str] = (
+        "tv is the total variation distance between the guessed and the true shares of the classes in a "
+        "client's data: 0 is the same, 1 has no overlap. Prior: everybody's shares as the guess."
+    )
 
     def truth(self, world: World, clients: NDArray[np.int64], attack: Any) -> dict[str, NDArray[Any]]:
         """Each client's histogram, and `prior`, that of everybody's examples together."""
@@ -40,22 +46,27 @@ class LabelJudge(Judge):
         distances = {column: mean_of(each) for column, each in self._distances(findings).items()}
         return in_columns("tv", distances)
 
-    def draw(self, findings: Findings) -> Figure:
+    def show(self, findings: Findings) -> Markup:
         """Per client, the distance in every column."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(11, 2.8), layout="constrained")
-        axes = figure.subplots()
         distances = self._distances(findings)
-        for offset, (column, colour) in zip((-0.27, 0, 0.27), COLOURS.items(), strict=True):
-            axes.bar(
-                findings.about(column) + offset, distances[column], 0.27, color=colour, label=TITLES[column]
-            )
-        axes.axhline(distances["prior"].mean(), color="#555", ls="--", label="prior: the same for everybody")
-        axes.set(xlabel="client", ylabel="total variation", ylim=(0, None))
-        axes.set_xticks(np.arange(len(findings.clients)), [str(k) for k in findings.clients], fontsize=7)
-        axes.legend(fontsize=8)
-        return figure
+        rows = [
+            {"client": int(findings.clients[k]), "column": TITLES[column], "distance": round(float(x), 4)}
+            for column in COLOURS
+            for k, x in zip(findings.about(column), distances[column], strict=True)
+        ]
+        same = "prior: the same for everybody"
+        colours = {TITLES[column]: colour for column, colour in COLOURS.items()} | {same: "var(--muted)"}
+        bars = layer(
+            rows,
+            "bar",
+            x={"field": "client", "type": "ordinal", "title": "client", "axis": {"labelAngle": 0}},
+            xOffset=name("column"),
+            y=number("distance", "total variation"),
+            color=coloured("column", colours),
+            tooltip=told(client="client", column="from", distance="distance"),
+        )
+        prior = line_at(float(distances["prior"].mean()), same, colours)
+        return shown(chart(bars, prior), "Distance of guessed and true label histograms, per client")
 
     def _distances(self, findings: Findings) -> dict[str, NDArray[np.float64]]:
         truth, prior = findings.truth["shares"], findings.truth["prior"]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from attacks.inference.attack import Kind
 from fedsim.core.errors import UserError
+from scenarios.charts import GUESS, INK, Spec, chart, coloured, layer, line_at, number, told
+from scenarios.pages import shown
 from scenarios.run.inference.findings import COHORT, Findings, each_column, in_columns, mean_of
 from scenarios.run.inference.judge import COLOURS, TITLES, Judge
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from attacks.inference.properties import PropertyInference
     from scenarios.run.world import World
 
@@ -25,6 +26,10 @@ class PropertyJudge(Judge):
     """Area under the ROC curve over the clients, with its confidence interval, and how often it is right."""
 
     kind: ClassVar[Kind] = "property_inference"
+    meaning: ClassVar[str] = (
+        "AUC is the chance that a client with the property gets the higher guess (a coin: 0.5). "
+        "Right: the share of clients whose property is guessed right."
+    )
 
     def cohort_candidates(self, world: World, attack: PropertyInference) -> NDArray[np.int64]:
         """The clients without the property: as in the paper, nobody else in the cohort has it."""
@@ -60,56 +65,66 @@ class PropertyJudge(Judge):
         values["right"]["chance"] = float(max(has.mean(), 1 - has.mean()))
         return {key: value for name, each in values.items() for key, value in in_columns(name, each).items()}
 
-    def draw(self, findings: Findings) -> Figure:
+    def show(self, findings: Findings) -> Markup:
         """The guess about every client, and the AUC on sums by the size of their cohorts."""
-        from matplotlib.figure import Figure
+        profile = shown(self._profile(findings), "The server's guess about every client")
+        fading = shown(self.fading(findings), "AUC over the number of clients in a sum")
+        return Markup("<p>What the server writes into everybody's profile:</p>{}").format(profile) + fading
 
-        figure = Figure(figsize=(11, 3.4), layout="constrained")
-        profile, fading = figure.subplots(1, 2, width_ratios=(1.6, 1))
-        self._draw_profile(findings, profile)
-        self._draw_fading(findings, fading)
-        return figure
-
-    def _draw_profile(self, findings: Findings, axes: Any) -> None:
+    def _profile(self, findings: Findings) -> Spec:
         about, guess = findings.about("disaggregated"), findings.guesses["disaggregated"]
-        has = findings.truth["has"][about]
-        for mine, colour, label in ((has, "#1f3a5f", "has it"), (~has, "#d9d2c3", "does not")):
-            axes.bar(
-                findings.clients[about][mine], guess[mine], color=colour, label=f"truly {label}", width=0.9
-            )
-        axes.axhline(0.5, color="#555", lw=0.8)
-        axes.set(
-            xlabel="client",
-            ylabel=f"guessed probability of {findings.truth['property']}",
-            ylim=(0, 1),
-            title="what the server writes into everybody's profile",
+        rows = [
+            {
+                "client": int(findings.clients[k]),
+                "truth": "truly has it" if findings.truth["has"][k] else "truly does not",
+                "guess": round(float(x), 4),
+            }
+            for k, x in zip(about, guess, strict=True)
+        ]
+        bars = layer(
+            rows,
+            "bar",
+            x={"field": "client", "type": "ordinal", "title": "client", "axis": {"labelOverlap": True}},
+            y=number(
+                "guess", f"guessed probability of {findings.truth['property']}", scale={"domain": [0, 1]}
+            ),
+            color=coloured("truth", {"truly has it": INK, "truly does not": GUESS}),
+            tooltip=told(client="client", truth="truth", guess="guess"),
         )
-        axes.legend(fontsize=8)
+        return chart(bars, layer([{}], "rule", y={"datum": 0.5}))
 
-    def _draw_fading(self, findings: Findings, axes: Any) -> None:
+    def fading(self, findings: Findings) -> Spec:
+        """The AUC on sums by the size of their cohorts, beside that on single updates."""
         has = findings.truth["has"]
         sizes = sorted(int(c.removeprefix(COHORT)) for c in findings.guesses if c.startswith(COHORT))
+        sums = "sum of a cohort of this size"
+        colours = {TITLES[c]: COLOURS[c] for c in ("oracle", "disaggregated")}
+        colours |= {sums: COLOURS["aggregate"], "chance": "var(--muted)"}
+        layers = []
         for column in ("oracle", "disaggregated"):
             area = auc(findings.guesses[column], has[findings.about(column)])
             if area is not None:
-                axes.axhline(area, color=COLOURS[column], label=TITLES[column])
-        if sizes:
-            guesses = [findings.guesses[f"{COHORT}{size}"] for size in sizes]
-            areas = np.array([auc(guess, has) for guess in guesses], dtype=np.float64)
-            low, high = np.array([auc_interval(guess, has) for guess in guesses], dtype=np.float64).T
-            axes.errorbar(
-                sizes,
-                areas,
-                yerr=(areas - low, high - areas),
-                color=COLOURS["aggregate"],
-                marker="o",
-                label="sum of a cohort of this size",
-            )
-            axes.set_xscale("log")
-            axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.axhline(0.5, color="#555", ls=":", label="chance")
-        axes.set(xlabel="clients in the sum", ylabel="AUC", ylim=(0, 1.03))
-        axes.legend(fontsize=8, loc="lower left")
+                layers.append(line_at(area, TITLES[column], colours))
+        layers.append(line_at(0.5, "chance", colours))
+        rows = []
+        for size in sizes:
+            guess = findings.guesses[f"{COHORT}{size}"]
+            low, high = auc_interval(guess, has)
+            rows.append({"size": size, "auc": auc(guess, has), "low": low, "high": high, "label": sums})
+        across = {
+            "field": "size",
+            "type": "ordinal",
+            "title": "clients in the sum",
+            "axis": {"labelAngle": 0},
+        }
+        height = number("auc", "AUC", scale={"domain": [0, 1]})
+        said = told(size="clients", auc="AUC", low="95 % from", high="to")
+        colour = coloured("label", colours)
+        layers.append(
+            layer(rows, {"type": "line", "point": True}, x=across, y=height, color=colour, tooltip=said)
+        )
+        layers.append(layer(rows, "rule", x=across, y=number("low", "AUC"), y2="high", color=colour))
+        return chart(*layers)
 
 
 def who_has(world: World, attack: PropertyInference) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ from attacks.inference.inversion.analytic import Analytic
 from fedsim.core.errors import UserError
 from fedsim.models import Cnn, Lenet, Mlp, Resnet
 from fedsim.training.local_work import LocalWork
-from scenarios.run.inference.images import match, psnr_db
+from scenarios.run.inference.similarity import match, psnr_db
 from tests.helpers.updates import DATA, evidence_on, knowledge_of
 
 ATTACK = Analytic()

@@ -9,7 +9,7 @@ from attacks.inference.inversion.geiping import Geiping, apportioned
 from fedsim.core.errors import UserError
 from fedsim.models import Mlp
 from fedsim.training.local_work import LocalWork
-from scenarios.run.inference.images import match, psnr_db
+from scenarios.run.inference.similarity import match, psnr_db
 from tests.helpers.updates import DATA, evidence_on, knowledge_of
 
 SMOOTH = Mlp(hidden=16, activation="sigmoid")

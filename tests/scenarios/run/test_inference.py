@@ -7,7 +7,6 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from matplotlib.container import ErrorbarContainer
 
 from attacks.disaggregation import Recovery
 from attacks.inference import Inference
@@ -235,7 +234,9 @@ def test_a_client_without_an_update_is_no_evidence(inferred, tmp_path):
     assert scores["analytic"].psnr_db.disaggregated is None
     assert scores["label_inference"].tv.oracle < scores["label_inference"].tv.prior
     findings = Findings.load(directory, "analytic")
-    assert InversionJudge().draw(findings)
+    page = InversionJudge().show(findings)
+    assert "no update" in page
+    assert "At best" in page
 
 
 @pytest.mark.parametrize(
@@ -316,10 +317,9 @@ def test_a_property_that_is_always_guessed_wrong_is_drawn():
     findings = Findings(
         "warm", "property_inference", np.arange(2), has | True, dict.fromkeys(columns, wrong), truth
     )
-    fading = PropertyJudge().draw(findings).axes[1]
-    (points,) = fading.containers
-    assert isinstance(points, ErrorbarContainer)
-    assert points.lines[0].get_ydata().tolist() == [0.0]
+    spec = PropertyJudge().fading(findings)
+    (line,) = (layer for layer in spec["layer"] if layer["mark"]["type"] == "line")
+    assert [row["auc"] for row in line["data"]["values"]] == [0.0]
 
 
 def test_every_kind_of_attack_has_its_judge():
