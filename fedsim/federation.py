@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from fedsim.core.settings import Settings
+from fedsim.server.strategies import AnyStrategy, FedAvg
 from fedsim.training.local_work import LocalWork
 from fedsim.trusted.failures import Failures
 from fedsim.trusted.schedule import Bernoulli, Participation
@@ -27,5 +28,7 @@ class FederationSettings(Settings):
     server_model: Literal["fixed", "updated"] = "fixed"
     """`fixed`: the server sends the same model in every round (the paper's main threat);
     `updated`: it applies the mean update, as an honest but curious server does."""
+    strategy: AnyStrategy = FedAvg()
+    """What an `updated` server does with the mean update of a round."""
     participation: Participation = Bernoulli()
     aggregation: Aggregation = Ideal()

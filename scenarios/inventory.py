@@ -13,6 +13,7 @@ from fedsim.core.settings import Settings, members
 from fedsim.data import DataSource, Partition
 from fedsim.defences import AnyDefence
 from fedsim.models import Model
+from fedsim.server.strategies import AnyStrategy
 from fedsim.trusted.schedule import Participation
 from fedsim.trusted.summation import Aggregation
 from scenarios.run.scenario import LIBRARY, load_scenario, read_toml
@@ -28,6 +29,7 @@ def inventory() -> dict[str, dict[str, str]]:
         "models": _members(Model),
         "aggregations": _members(Aggregation),
         "participation": _members(Participation),
+        "server strategies": _members(AnyStrategy),
         "defences": _members(AnyDefence),
         "collection of counts": _members(Collection),
         "release of counts": _members(Release),

@@ -1,6 +1,6 @@
 """How the training examples are divided among the clients: one settings class per scheme.
 
-Every scheme gives each client `clients.dataset_size` examples, or about as many if `size_spread` is set, and
+Every scheme gives each client `clients.dataset_size` examples, or a size of its own (`ClientSizes`), and
 gives no example to two clients. Some examples may stay unused. The natural partition is the exception: a
 client has the examples of one person, however many there are.
 """
@@ -17,13 +17,10 @@ from pydantic import Field, PositiveFloat
 from fedsim.core.errors import UserError
 from fedsim.core.settings import BY_NAME, Settings
 from fedsim.data.dataset import Examples
+from fedsim.data.sizes import ClientSizes
 
 Owned = list[NDArray[np.int64]]
 """Per client, the positions of its training examples; clients may own different numbers of them."""
-
-SizeSpread = Annotated[float, Field(ge=0, lt=1)]
-"""With 0.5, clients own between half and one and a half times `clients.dataset_size` examples, each number
-equally likely; with 0 exactly `clients.dataset_size`."""
 
 
 class Scheme(Settings, ABC):
@@ -34,20 +31,19 @@ class Scheme(Settings, ABC):
         """The positions in `examples` that each client owns; a `UserError` if there are too few."""
 
 
-class Iid(Scheme):
+class Iid(ClientSizes, Scheme):
     """Every client's examples are drawn uniformly from all training examples."""
 
     name: Literal["iid"] = "iid"
-    size_spread: SizeSpread = 0.0
 
     def deal(self, examples: Examples, clients: int, dataset_size: int, rng: np.random.Generator) -> Owned:
         """Consecutive pieces of one permutation."""
-        sizes = _sizes(len(examples), clients, dataset_size, self.size_spread, rng)
+        sizes = self.draw_sizes(len(examples), clients, dataset_size, rng)
         dealt = rng.permutation(len(examples))[: sizes.sum()]
         return np.split(dealt, np.cumsum(sizes)[:-1])
 
 
-class Dirichlet(Scheme):
+class Dirichlet(ClientSizes, Scheme):
     """Label skew: every client has its own mix of classes; the smaller alpha, the stronger.
 
     A client's class shares are Dirichlet with `alpha` per class, weighted by the frequency of the class, so
@@ -58,7 +54,6 @@ class Dirichlet(Scheme):
 
     name: Literal["dirichlet"] = "dirichlet"
     alpha: PositiveFloat = 0.5
-    size_spread: SizeSpread = 0.0
 
     def deal(self, examples: Examples, clients: int, dataset_size: int, rng: np.random.Generator) -> Owned:
         """Every client draws from piles, one per class."""
@@ -67,7 +62,7 @@ class Dirichlet(Scheme):
             raise UserError(
                 f"data.partition.name is {self.name!r}: it needs class labels, which these data do not have"
             )
-        sizes = _sizes(len(examples), clients, dataset_size, self.size_spread, rng)
+        sizes = self.draw_sizes(len(examples), clients, dataset_size, rng)
         classes, frequency = np.unique(labels, return_counts=True)
         piles = [rng.permutation(np.flatnonzero(labels == label)) for label in classes]
         concentration = self.alpha * len(classes) * frequency / len(labels)
@@ -143,25 +138,6 @@ class Natural(Scheme):
 
 
 Partition = Annotated[Iid | Dirichlet | Property | Natural, Field(discriminator="name"), BY_NAME]
-
-
-def _sizes(
-    examples: int, clients: int, dataset_size: int, spread: float, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """(clients,) how many examples each client gets; a `UserError` if there are too few."""
-    if spread:
-        fewest = max(1, int(np.ceil(dataset_size * (1 - spread))))
-        sizes = rng.integers(fewest, int(dataset_size * (1 + spread)), size=clients, endpoint=True)
-    else:
-        # No draw: the same seed deals the same examples whether or not the setting is spelled out.
-        sizes = np.full(clients, dataset_size)
-    if sizes.sum() > examples:
-        each = f"{sizes.min()} to {sizes.max()}" if spread else f"{dataset_size}"
-        raise UserError(
-            f"clients.dataset_size: {clients} clients × {each} examples need {sizes.sum()} "
-            f"training examples, but there are {examples}"
-        )
-    return sizes
 
 
 def _draw_classes(

@@ -34,6 +34,11 @@ class CentralDp(UpdateDefence):
     noise_on: Literal["sum", "model"] = "sum"
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
+    @property
+    def needs_plain_mean(self) -> bool:
+        """Noise on the model is scaled for what one update moves a mean by."""
+        return self.noise_on == "model"
+
     def on_update(self, update: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
         """The update, no longer than `norm`."""
         return clipped(update, self.norm)

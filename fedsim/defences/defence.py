@@ -37,6 +37,11 @@ class Defence(Settings):
     """Promise: the statement has `epsilon_per_round`, and `epsilon_in_all` over `releases` rounds, and says
     what they hide (`hides`)."""
 
+    @property
+    def needs_plain_mean(self) -> bool:
+        """Need: the next model is the mean of updates that count once each, or the stated ε does not hold."""
+        return False
+
     def device_mods(self, seed: int, place: int) -> list[Mod]:
         """Client mods that change the update that a device sends."""
         return []

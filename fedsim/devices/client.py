@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedsim.defences.defence import Defence
 from fedsim.devices.trainer import Trainer
 from fedsim.flower import WEIGHT, client_number, enter_task, record_vector, round_number, vector_record
+from fedsim.training.local_work import Weighting
 from fedsim.trusted.diary import answer_diary_queries, diary_mod
 from fedsim.trusted.rounds import SummationSettings
 
@@ -32,7 +33,8 @@ def build_client_app(
 ) -> ClientApp:
     """The app that every device runs; `trainer` does its training.
 
-    On `train` a device answers with its update (`arrays`) and the number of examples it used (`metrics`).
+    On `train` a device answers with its update (`arrays`), weighted as the settings say, and the number of
+    examples it used (`metrics`). Defences get the weighted update: a norm bounds what it adds to a sum.
     The mods from the outside in: failures, the `mods` given here, the device's part of the `aggregation`,
     the diary, and the `defences`, of which the first is innermost. So the diary holds the update that goes
     into the sum, after all defences.
@@ -48,8 +50,10 @@ def build_client_app(
     @app.train()
     def train(message: Message, context: Context) -> Message:
         client = client_number(context)
+        examples = trainer.examples_used(client)
         update = trainer.update(client, round_number(message) - 1, record_vector(message))
-        metrics = MetricRecord({WEIGHT: trainer.examples_used(client)})
+        update = weighted(update, trainer.settings.weighting, examples)
+        metrics = MetricRecord({WEIGHT: examples})
         return Message(RecordDict({"arrays": vector_record(update), "metrics": metrics}), reply_to=message)
 
     @app.query("identify")
@@ -82,6 +86,11 @@ def defended_update(
     call = Message(RecordDict({"arrays": vector_record(start), "config": config}), _NODE, "train")
     context = Context(_NODE, _NODE, {"partition-id": client}, RecordDict(), {})
     return record_vector(app(call, context))
+
+
+def weighted(update: NDArray[np.float32], weighting: Weighting, examples: int) -> NDArray[np.float32]:
+    """The vector (dim,) that a device with that many examples adds to a sum, before its defences."""
+    return update if weighting == "equal" else update * np.float32(examples)
 
 
 def _defending(defences: Sequence[Defence], seed: int) -> list[Mod]:

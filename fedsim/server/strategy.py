@@ -6,34 +6,45 @@ from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.serverapp.strategy import Strategy
 
-from fedsim.flower import WEIGHT, cohort_size, metrics_in, parameters_of, record_vector, vector_record
-from fedsim.server.resuming import Stateless
+from fedsim.flower import (
+    PARAMETERS,
+    WEIGHT,
+    cohort_size,
+    metrics_in,
+    parameters_of,
+    record_vector,
+    vector_record,
+)
+from fedsim.server.strategies import FedAvg, ServerStrategy
 from fedsim.server.wrapper import StrategyWrapper
+from fedsim.training.local_work import Weighting
 
 
-def server_strategy(server_model: Literal["fixed", "updated"]) -> Strategy:
-    """Flower's FedAvg, which learns from sums, or a server that never changes its model."""
-    fedavg = ServerFedAvg(min_train_nodes=1, min_available_nodes=1)
-    return MeanFromSum(fedavg) if server_model == "updated" else FixedModel(fedavg)
-
-
-class ServerFedAvg(Stateless, FedAvg):
-    """Flower's FedAvg, which remembers nothing between two rounds."""
+def server_strategy(
+    server_model: Literal["fixed", "updated"],
+    strategy: ServerStrategy | None = None,
+    weighting: Weighting = "equal",
+) -> Strategy:
+    """A server that learns from sums by the `strategy` (FedAvg), or one that never changes its model."""
+    inner = (strategy or FedAvg()).build()
+    return MeanFromSum(inner, weighting) if server_model == "updated" else FixedModel(inner)
 
 
 class MeanFromSum(StrategyWrapper):
     """Lets any mean-based Flower strategy learn from a sum of updates.
 
     Such strategies expect replies that carry trained models. The mean model of the cohort is the model
-    that was sent plus the sum of updates divided by the cohort's size: every update counts once.
+    that was sent plus the sum of updates divided by the cohort's size: every update counts once. If devices
+    have multiplied their updates by their number of examples, the sum is divided by all these examples.
     """
 
-    def __init__(self, inner: Strategy) -> None:
+    def __init__(self, inner: Strategy, weighting: Weighting = "equal") -> None:
         super().__init__(inner)
+        self._weighting = weighting
         self._sent: ArrayRecord | None = None
 
     def configure_train(
@@ -51,12 +62,18 @@ class MeanFromSum(StrategyWrapper):
         clients = cohort_size(reply)
         if clients == 0:
             return None, None
-        mean_model = parameters_of(self._sent) + record_vector(reply) / np.float32(clients)
         weight = metrics_in(reply.content, "metrics")[WEIGHT]
+        divisor = np.float32(clients if self._weighting == "equal" else weight)  # type: ignore[arg-type]
+        mean_model = parameters_of(self._sent) + record_vector(reply) / divisor
         reply.content = RecordDict(
             {"arrays": vector_record(mean_model), "metrics": MetricRecord({WEIGHT: weight})}
         )
-        return self.inner.aggregate_train(server_round, [reply])
+        following, metrics = self.inner.aggregate_train(server_round, [reply])
+        if following is not None and following[PARAMETERS].dtype != "float32":
+            # FedAdam computes in double precision. A checkpoint and a device hold single precision, and the
+            # strategy has to go on from what they hold.
+            following = ArrayRecord({PARAMETERS: Array(parameters_of(following))})
+        return following, metrics
 
 
 class FixedModel(StrategyWrapper):

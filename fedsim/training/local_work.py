@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from fedsim.core.settings import Settings
+
+Weighting = Literal["equal", "examples"]
+"""How much an update counts in a sum. `equal`: every update once. `examples`: a device multiplies its update
+by the number of examples behind it, and the server divides the sum by all of them, as FedAvg does."""
 
 
 class LocalWork(Settings):
@@ -21,6 +25,8 @@ class LocalWork(Settings):
     """Starts from zero in every round: a device keeps no optimiser state between rounds."""
     data_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The part of its examples that a client draws afresh, without replacement, in every round."""
+
+    weighting: Weighting = "equal"
 
     @property
     def examples_per_round(self) -> int:

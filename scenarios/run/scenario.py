@@ -24,6 +24,7 @@ from fedsim.data import DataSource
 from fedsim.defences import Defences
 from fedsim.federation import ClientSettings, FederationSettings
 from fedsim.models import Lenet, Model
+from fedsim.server.strategies import FedAvg
 from scenarios.run.checking import checked
 
 LIBRARY = Path(__file__).parents[1] / "library"
@@ -51,6 +52,29 @@ class Scenario(Settings):
         need = unmet_need(self.attack.solver, has_counts=self.analytics.publishes_counts)
         if need is not None:
             raise PydanticCustomError("contract", "attack.solver: {need}", {"need": need})
+        return self
+
+    @model_validator(mode="after")
+    def _strategy_is_used(self) -> Self:
+        federation = self.federation
+        if federation.server_model == "fixed" and federation.strategy != FedAvg():
+            raise PydanticCustomError(
+                "strategy",
+                "federation.strategy is {name}, but a server with a fixed model applies none: "
+                "set federation.server_model to updated",
+                {"name": federation.strategy.name},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _noise_fits_the_mean(self) -> Self:
+        is_plain = self.federation.strategy == FedAvg() and self.clients.weighting == "equal"
+        if not is_plain and any(defence.needs_plain_mean for defence in self.defences):
+            raise PydanticCustomError(
+                "contract",
+                "defences: noise on the model is scaled for plain means: its ε holds only with "
+                "federation.strategy fedavg and clients.weighting equal; or put the noise on the sum",
+            )
         return self
 
     def to_toml(self) -> str:

@@ -44,7 +44,8 @@ def build_strategy(world: World, transcript: TranscriptWriter, truth: TruthRecor
 def build_server(world: World) -> Strategy:
     """The server's own strategy, with the defences that the server applies itself."""
     scenario = world.scenario
-    server = server_strategy(scenario.federation.server_model)
+    federation = scenario.federation
+    server = server_strategy(federation.server_model, federation.strategy, scenario.clients.weighting)
     for place, defence in enumerate(scenario.defences):
         server = defence.on_server(server, seed=scenario.seed, place=place)
     return server

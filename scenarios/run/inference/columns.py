@@ -12,8 +12,8 @@ from attacks.disaggregation import UNKNOWN, Recovery
 from attacks.inference.evidence import Evidence
 from attacks.view import AttackerView
 from fedsim.core.seeds import Stage, stream
-from fedsim.devices.client import defended_update
-from fedsim.training.local_training import FlatModel, initial_model, local_update
+from fedsim.devices.client import defended_update, weighted
+from fedsim.training.local_training import FlatModel, examples_used, initial_model, local_update
 from fedsim.trusted.truth import Truth
 from scenarios.run.server import sent_models
 from scenarios.run.world import World
@@ -21,13 +21,23 @@ from scenarios.run.world import World
 Vectors = NDArray[np.float32]
 
 
-def recovered_evidence(recovery: Recovery, sent: Vectors, positions: NDArray[np.int64]) -> Evidence:
+def recovered_evidence(
+    recovery: Recovery,
+    sent: Vectors,
+    positions: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
+) -> Evidence:
     """The recovered updates of the clients at these positions of the recovery.
 
-    Each update is a mean over the rounds of its client, and so is the model that it started from.
+    Each update is a mean over the rounds of its client, and so is the model that it started from. If updates
+    are weighted, the `weights` (rounds,) of the sums tell what each client's update was multiplied by.
     """
-    columns = np.where(recovery.participation == UNKNOWN, 0, recovery.participation)[:, positions]
-    return Evidence(recovery.updates[positions], _mean_starts(sent, columns))
+    participation = np.where(recovery.participation == UNKNOWN, 0, recovery.participation)
+    updates = recovery.updates[positions]
+    if weights is not None:
+        factors = np.linalg.lstsq(participation.astype(np.float64), np.nan_to_num(weights), rcond=None)[0]
+        updates = np.divide(updates, np.maximum(1, factors[positions, None]), dtype=np.float32)
+    return Evidence(updates, _mean_starts(sent, participation[:, positions]))
 
 
 def _mean_starts(sent: Vectors, columns: NDArray[np.uint8]) -> Vectors:
@@ -87,13 +97,15 @@ class Columns:
 
     def disaggregated(self) -> Column:
         """The recovered updates of the clients that have one."""
-        evidence = recovered_evidence(self.recovery, self.sent, self.positions[self.resolved])
+        weights = self.view.transcript.weights if self._is_weighted else None
+        evidence = recovered_evidence(self.recovery, self.sent, self.positions[self.resolved], weights)
         return Column(evidence, [np.array([k]) for k in self.clients[self.resolved]])
 
     def oracle(self) -> Column:
         """The true mean updates, as a perfect disaggregation would recover them."""
         starts = _mean_starts(self.sent, self.truth.participation[:, self.clients])
-        evidence = Evidence(np.array(self.truth.updates[self.clients]), starts)
+        updates = self.truth.updates[self.clients] / self._factors(self.clients)[:, None]
+        evidence = Evidence(updates, starts)
         return Column(evidence, [np.array([k]) for k in self.clients])
 
     def aggregate(self) -> Column:
@@ -103,7 +115,8 @@ class Columns:
         took_part = self.truth.participation[:, self.clients] == 1
         distance = np.where(took_part, np.abs(sizes - usual)[:, None], len(self.world.owned) + 1)
         rounds = distance.argmin(axis=0)
-        means = self.view.transcript.aggregates[rounds] / sizes[rounds, None].astype(np.float32)
+        divisors = self.view.transcript.weights if self._is_weighted else sizes
+        means = self.view.transcript.aggregates[rounds] / divisors[rounds, None].astype(np.float32)
         members = [np.flatnonzero(self.truth.participation[r]) for r in rounds]
         return Column(Evidence(means, self.sent[rounds], usual), members)
 
@@ -117,7 +130,7 @@ class Columns:
         members = [
             np.array([k, *rng.choice(others[others != k], size - 1, replace=False)]) for k in self.clients
         ]
-        means = [self._first_sum(row, rng) / np.float32(size) for row in members]
+        means = [self._first_sum(row, rng) / self._factors(row).sum() for row in members]
         starts = np.broadcast_to(self.world.start, (len(members), len(self.world.start)))
         return Column(Evidence(np.array(means, dtype=np.float32), starts, size), members)
 
@@ -127,6 +140,17 @@ class Columns:
             for defence in self.world.scenario.defences:
                 total = defence.on_sum(total, rng)
         return np.asarray(total, dtype=np.float32)
+
+    @property
+    def _is_weighted(self) -> bool:
+        return self.world.scenario.clients.weighting == "examples"
+
+    def _factors(self, clients: NDArray[np.int64]) -> Vectors:
+        """(n,) what each of these clients multiplies its update by."""
+        if not self._is_weighted:
+            return np.ones(len(clients), dtype=np.float32)
+        settings, owned = self.world.scenario.clients, self.world.owned
+        return np.array([examples_used(len(owned[k]), settings) for k in clients], dtype=np.float32)
 
     @cached_property
     def _updates(self) -> dict[int, Vectors]:
@@ -152,8 +176,9 @@ def single_update(world: World, client: int, round_index: int = 0) -> Vectors:
         settings=scenario.clients,
         rng=stream(scenario.seed, Stage.CLIENT, client, round_index),
     )
+    examples = examples_used(len(mine), scenario.clients)
     return defended_update(
-        update,
+        weighted(update, scenario.clients.weighting, examples),
         world.start,
         scenario.defences,
         seed=scenario.seed,

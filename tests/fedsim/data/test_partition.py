@@ -3,6 +3,7 @@ import pytest
 
 from fedsim.core.errors import UserError
 from fedsim.data import Dirichlet, Examples, Iid, Property
+from fedsim.data.sizes import PowerLaw
 from scenarios.run.scenario import load_scenario
 from scenarios.run.world import World
 
@@ -44,6 +45,24 @@ def test_without_spread_all_clients_own_as_much(partition, dataset_size):
 def test_spread_draws_sizes_around_the_dataset_size(partition):
     sizes = {len(mine) for mine in deal(partition, np.tile(BALANCED, 10), 400, 10)}
     assert sizes == set(range(5, 16))
+
+
+@pytest.mark.parametrize("scheme", [Iid, Dirichlet])
+def test_sizes_from_a_list(scheme):
+    owned = deal(scheme(sizes=(5, 1, 30)), BALANCED, 3, 20)
+    assert [len(mine) for mine in owned] == [5, 1, 30]
+    with pytest.raises(UserError, match=r"data\.partition\.sizes: 3 sizes for 4 clients"):
+        deal(scheme(sizes=(5, 1, 30)), BALANCED, 4, 20)
+    with pytest.raises(UserError, match=r"data\.partition\.sizes: 2 clients × 1 to 500 examples need 501"):
+        deal(scheme(sizes=(1, 500)), BALANCED, 2, 20)
+
+
+def test_sizes_by_a_power_law_have_the_mean_and_a_heavy_tail():
+    labels = np.tile(BALANCED, 100)
+    sizes = np.array([len(mine) for mine in deal(Iid(sizes=PowerLaw(exponent=1.5)), labels, 1000, 20)])
+    assert sizes.mean() == pytest.approx(20, rel=0.05)
+    assert sizes.max() > 10 * np.median(sizes)
+    assert min(len(mine) for mine in deal(Iid(sizes=PowerLaw(smallest=9)), labels, 100, 10)) == 9
 
 
 def test_spread_leaves_nobody_without_images():

@@ -1,13 +1,18 @@
 """Resuming the server: a strategy that loads a state makes the models that the one before would have made."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from flwr.serverapp.strategy import FedAdam
+from flwr.app import ConfigRecord, RecordDict
+from flwr.serverapp.strategy import FedAdam, Strategy
 
+from fedsim.core.settings import members
 from fedsim.defences import CentralDp
-from fedsim.flower import PARAMETERS, enter_local_task, parameters_of, records_from_bytes, records_to_bytes
+from fedsim.flower import enter_local_task, parameters_of, records_from_bytes, records_to_bytes
 from fedsim.flower import vector_record as record
+from fedsim.server import strategies
 from fedsim.server.resuming import NotResumableError, merged, resumable
 from fedsim.server.strategy import MeanFromSum, server_strategy
 from fedsim.trusted.cohort import CohortGrid, cohort_reply
@@ -17,19 +22,7 @@ SUMS = np.random.default_rng(0).normal(size=(ROUNDS, DIM)).astype(np.float32)
 START = np.ones(DIM, dtype=np.float32)
 
 
-class ResumableFedAdam(FedAdam):
-    """How a strategy with moments keeps the contract."""
-
-    def state(self):
-        if not self.m_t:
-            return RecordDict()
-        moments = {"m": self.m_t[PARAMETERS], "v": self.v_t[PARAMETERS]}
-        return RecordDict({"fedadam": ArrayRecord({k: Array(v) for k, v in moments.items()})})
-
-    def load_state(self, state):
-        if "fedadam" in state:
-            moments = state.array_records["fedadam"]
-            self.m_t, self.v_t = ({PARAMETERS: moments[k].numpy()} for k in "mv")
+MOMENTUM = strategies.FedAvgM(server_learning_rate=0.5, server_momentum=0.9)
 
 
 def with_noise(strategy):
@@ -38,15 +31,20 @@ def with_noise(strategy):
 
 
 def fedadam():
-    return MeanFromSum(ResumableFedAdam(min_train_nodes=1, min_available_nodes=1))
+    return server_strategy("updated", strategies.FedAdam())
 
 
-STRATEGIES = {
+STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "fixed": lambda: server_strategy("fixed"),
     "updated": lambda: server_strategy("updated"),
     "noisy model": lambda: with_noise(server_strategy("updated")),
-    "fedadam": fedadam,
     "noisy fedadam": lambda: with_noise(fedadam()),
+    "noisy fedavgm": lambda: with_noise(server_strategy("updated", MOMENTUM)),
+    "momentum": lambda: server_strategy("updated", MOMENTUM),
+    **{
+        name: partial(server_strategy, "updated", member())
+        for name, member in members(strategies.AnyStrategy).items()
+    },
 }
 
 

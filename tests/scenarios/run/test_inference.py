@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -26,10 +27,19 @@ from scenarios.run.inference.images import InversionJudge
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.inference.properties import PropertyJudge
 from scenarios.run.inference.run import InferenceRun
-from scenarios.run.runner import attack_run, honest_part, read_result, run_scenario, train_run, write_report
+from scenarios.run.runner import (
+    attack_run,
+    honest_part,
+    publish,
+    read_result,
+    run_scenario,
+    train_run,
+    write_report,
+)
 from scenarios.run.scenario import load_scenario
 from scenarios.run.server import sent_models
 from scenarios.run.world import World
+from tests.conftest import SMALL_SCENARIO
 from tests.helpers.runs import reseal
 
 ATTACKS = (
@@ -151,6 +161,48 @@ def test_a_remade_update_is_defended_as_it_was(scenario_file, tmp_path):
     updates = Truth.load(directory.truth).updates
     for client in range(6):
         np.testing.assert_allclose(single_update(world, client), updates[client], atol=1e-6)
+
+
+WEIGHTED = ("clients.weighting=examples", "data.partition={ name = 'iid', sizes = [3, 8, 14, 5, 9, 11] }")
+
+
+@pytest.fixture(scope="module")
+def weighted(tmp_path_factory):
+    """A run whose updates count by examples, and how to make the columns of its evidence."""
+    folder = tmp_path_factory.mktemp("weighted")
+    (folder / "small.toml").write_text(SMALL_SCENARIO)
+    overrides = (*WEIGHTED, "clients.batch_size=32")
+    world = World.prepare(load_scenario(folder / "small.toml", overrides))
+    directory = RunDirectory.create(folder / "run", replace=False)
+    train_run(world, directory)
+    publish(world.scenario, directory)
+    return world, AttackerView.load(directory.transcript, directory.counts), Truth.load(directory.truth)
+
+
+def test_weights_are_part_of_sums_and_of_the_truth(weighted):
+    world, view, truth = weighted
+    np.testing.assert_array_equal(view.transcript.weights, truth.participation @ [3, 8, 14, 5, 9, 11])
+    sums = truth.participation.astype(np.float32) @ truth.updates
+    np.testing.assert_allclose(view.transcript.aggregates, sums, atol=1e-5)
+    for client in range(6):
+        np.testing.assert_allclose(single_update(world, client), truth.updates[client], atol=1e-5)
+
+
+def test_evidence_is_freed_from_the_weights_that_the_server_can_compute(weighted):
+    """Attacks get updates as clients compute them: the weights of sums and the columns tell the factors."""
+    world, view, truth = weighted
+    perfect = SimpleNamespace(
+        participation=truth.participation, updates=truth.updates, clients=np.arange(6, dtype=np.uint64)
+    )
+    columns = Columns.choose(world, view, perfect, truth, None)  # type: ignore[arg-type]
+    plain = truth.updates / np.array([3, 8, 14, 5, 9, 11], dtype=np.float32)[:, None]
+    for column in (columns.disaggregated(), columns.oracle(), columns.cohort(1, np.arange(6))):
+        np.testing.assert_allclose(column.evidence.updates, plain, atol=1e-6)
+    pair = columns.cohort(2, np.arange(6))
+    sizes = np.array([3, 8, 14, 5, 9, 11])
+    for mean, both in zip(pair.evidence.updates, pair.members, strict=True):
+        expected = truth.updates[both].sum(axis=0) / sizes[both].sum()
+        np.testing.assert_allclose(mean, expected, atol=1e-6)
 
 
 def test_noise_on_sums_is_on_cohorts_and_not_on_single_updates(inferred):

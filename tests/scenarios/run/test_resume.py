@@ -48,6 +48,15 @@ EVERYTHING = (
 )
 """Masks with void rounds, a model that learns, devices that fail, noise in every place."""
 
+ADAPTIVE = (
+    *PLAIN,
+    "federation.server_model=updated",
+    "federation.strategy={ name = 'fedadam', eta = 0.01 }",
+    "clients.weighting=examples",
+    "data.partition={ name = 'iid', sizes = { name = 'power_law', smallest = 4 } }",
+)
+"""A server with a memory, and clients of unequal sizes and weights."""
+
 EVERY_ROUND, FIRST_AND_LAST = float("inf"), 1e-12
 
 
@@ -100,7 +109,7 @@ def interrupt_at(step):
 
 @pytest.mark.parametrize("engine", [e for e in ENGINES.values() if e.can_resume], ids=lambda e: e.name)
 @pytest.mark.parametrize("share", [EVERY_ROUND, FIRST_AND_LAST])
-@pytest.mark.parametrize("overrides", [PLAIN, EVERYTHING])
+@pytest.mark.parametrize("overrides", [PLAIN, EVERYTHING, ADAPTIVE])
 def test_an_interrupted_run_goes_on_to_the_same_files(case, pace, overrides, share, engine):
     """On every engine that says it can resume."""
     pace(share)
@@ -132,7 +141,7 @@ def test_a_strategy_with_an_unknown_state_runs_but_is_not_resumed(
     """Flower's FedAdam has moments and no way to hand them out."""
     monkeypatch.setattr(
         "scenarios.run.server.server_strategy",
-        lambda _: MeanFromSum(FedAdam(min_train_nodes=1, min_available_nodes=1, eta=1e-3)),
+        lambda *_: MeanFromSum(FedAdam(min_train_nodes=1, min_available_nodes=1, eta=1e-3)),
     )
     with monkeypatch.context() as patch:
         patch.setattr("scenarios.run.runner.attack_run", interrupt)

@@ -61,6 +61,25 @@ def test_overrides(scenario_file, override, holds):
             "federation.participation.rate=2",
             "federation.participation.rate is 2: expected less than or equal to 1",
         ),
+        (
+            "federation.strategy=krum",
+            "federation.strategy is 'krum': krum compares single updates, but behind secure aggregation the "
+            "server gets their sum only; expected fedavg, fedavgm, fedadam, fedadagrad or fedyogi",
+        ),
+        ("federation.strategy={ name = 'fedmedian' }", "fedmedian takes the median of single updates"),
+        (
+            "federation.strategy={ name = 'fedadam', eta = 0 }",
+            "federation.strategy.eta is 0: expected",
+        ),
+        ("federation.strategy=fedsgd", "federation.strategy.name is 'fedsgd': expected 'fedavg', 'fedavgm'"),
+        (
+            "federation.strategy=fedadam",
+            "federation.strategy is fedadam, but a server with a fixed model applies none: set "
+            "federation.server_model to updated",
+        ),
+        ("clients.weighting=loss", "clients.weighting is 'loss': expected 'equal' or 'examples'"),
+        ("data.partition={ name = 'iid', sizes = [4, 0] }", "expected greater than 0"),
+        ("data.partition={ name = 'iid', sizes = [4], size_spread = 0.5 }", "either size_spread or sizes"),
         ("attack.solver=magic", "attack.solver.name is 'magic': expected 'projection'"),
         ("data={ name = 'cifar10' }", "data.path: missing"),
         ("data=cifar10", "data.path: missing"),
@@ -75,6 +94,15 @@ def test_mistakes_are_one_line_that_names_the_key(scenario_file, override, messa
         load_scenario(scenario_file, [override])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_noise_on_models_is_scaled_for_plain_means(scenario_file):
+    noisy = "defences=[{ name = 'central_dp', norm = 1, noise_multiplier = 1, noise_on = 'model' }]"
+    learning = "federation.server_model=updated"
+    load_scenario(scenario_file, [noisy, learning])
+    for other in ("federation.strategy=fedyogi", "clients.weighting=examples"):
+        with pytest.raises(UserError, match="noise on the model is scaled for plain means"):
+            load_scenario(scenario_file, [noisy, learning, other])
 
 
 def test_missing_section(tmp_path):
