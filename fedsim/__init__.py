@@ -13,11 +13,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fedsim.secure.client import SecureMod, answer_secure_aggregation, secure_mod
+    from fedsim.secure.strategy import SecureAggregation
     from fedsim.tap import Tap
 
-__all__ = ["Tap"]
+__all__ = ["SecureAggregation", "SecureMod", "Tap", "answer_secure_aggregation", "secure_mod"]
 
-_HOMES = {"Tap": "fedsim.tap"}
+_HOMES = {
+    "SecureAggregation": "fedsim.secure.strategy",
+    "SecureMod": "fedsim.secure.client",
+    "Tap": "fedsim.tap",
+    "answer_secure_aggregation": "fedsim.secure.client",
+    "secure_mod": "fedsim.secure.client",
+}
 """The module that defines each exported name."""
 
 

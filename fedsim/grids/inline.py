@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from typing import Literal
 from uuid import uuid4
 
 import numpy as np
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
@@ -27,7 +29,8 @@ class InlineGrid(Grid, DeviceMemory):
     """Delivers a copy of a message by calling the `ClientApp` with the context of the receiving node.
 
     Node contexts live as long as the grid, so devices keep their state between rounds. An exception in a
-    client does not become a reply: it ends the run, because in this process it can only be a fault.
+    client does not become a reply: it ends the run, because in this process it can only be a fault. With
+    `faults="reply"` it becomes an error reply, as on Flower's own runtimes.
 
     `prepare` gets the clients, the round and the model of the calls for training before any of them is
     delivered, so that it can train the whole cohort at once; devices still answer one by one. It may reuse
@@ -43,8 +46,9 @@ class InlineGrid(Grid, DeviceMemory):
         prepare: Prepare | None = None,
         *,
         run_config: Mapping[str, bool | float | int | str] | None = None,
+        faults: Literal["raise", "reply"] = "raise",
     ) -> None:
-        self._client_app, self._prepare = client_app, prepare
+        self._client_app, self._prepare, self._faults = client_app, prepare, faults
         self._contexts = {
             _FIRST_NODE_ID + client: Context(
                 run_id=1,
@@ -126,7 +130,13 @@ class InlineGrid(Grid, DeviceMemory):
         self._unsettled = []
 
     def _deliver(self, message: Message) -> Message:
-        return self._client_app(_own_copy(message), self._contexts[message.metadata.dst_node_id])
+        try:
+            return self._client_app(_own_copy(message), self._contexts[message.metadata.dst_node_id])
+        except Exception as error:
+            if self._faults == "raise":
+                raise
+            reason = f"{type(error).__name__}: {error}"
+            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
 
 def _own_copy(message: Message) -> Message:

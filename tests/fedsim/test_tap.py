@@ -325,7 +325,8 @@ def test_an_app_may_have_packages_of_our_names(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('this is the app own package')")
     program = (
-        "import fedsim, sys; assert 'numpy' not in sys.modules; fedsim.Tap; assert 'torch' not in sys.modules"
+        "import fedsim, sys; assert 'numpy' not in sys.modules; fedsim.Tap; fedsim.SecureAggregation; "
+        "fedsim.secure_mod; fedsim.answer_secure_aggregation; assert 'torch' not in sys.modules"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -30,9 +30,9 @@ def examples_of(client):
     return 5 + client
 
 
-def foreign_app(failing=(), wrong=(), floats_only=False):
+def foreign_app(failing=(), wrong=(), floats_only=False, mods=()):
     """Clients in `failing` answer with an error, clients in `wrong` with arrays of another shape."""
-    app = ClientApp()
+    app = ClientApp(mods=list(mods))
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

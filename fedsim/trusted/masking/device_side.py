@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
-from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
 from fedsim.flower import (
@@ -88,12 +87,15 @@ class MaskingDevice:
 
     settings: Masked
 
-    def answer_queries(self, app: ClientApp) -> None:
-        """Teach an app the queries of a round."""
-        app.query(KEYS)(self._new_keys)
-        app.query(SHARES)(self._share_secrets)
-        app.query(CONFIRM)(self._confirm)
-        app.query(UNMASK)(self._help_unmask)
+    @property
+    def answers(self) -> dict[str, ClientAppCallable]:
+        """The queries of a round, and how they are answered."""
+        return {
+            KEYS: self._new_keys,
+            SHARES: self._share_secrets,
+            CONFIRM: self._confirm,
+            UNMASK: self._help_unmask,
+        }
 
     def masking_mod(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """A client mod that replaces the update and the weight of a reply by one masked vector."""

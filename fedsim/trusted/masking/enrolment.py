@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp import Grid
 
 from fedsim.flower import config_in
@@ -71,27 +71,27 @@ class Identity:
         return cls(int(kept[_CLIENT]), key, Registry(_bytes(kept, _REGISTRY)))  # type: ignore[arg-type]
 
 
-def answer_enrolment(app: ClientApp) -> None:
-    """Teach an app to enrol."""
+def _give_key(message: Message, context: Context) -> Message:
+    """The public key; made when it is first asked for, and the same ever after."""
+    answer = ConfigRecord({_PUBLIC_KEY: _own_key(context).public})
+    return Message(RecordDict({IDENTITY: answer}), reply_to=message)
 
-    @app.query(ENROL)
-    def enrol(message: Message, context: Context) -> Message:
-        """The public key; made when it is first asked for, and the same ever after."""
-        answer = ConfigRecord({_PUBLIC_KEY: _own_key(context).public})
-        return Message(RecordDict({IDENTITY: answer}), reply_to=message)
 
-    @app.query(REGISTER)
-    def register(message: Message, context: Context) -> Message:
-        """Keep the registry; a second one has to be the same."""
-        registry = Registry(_bytes(config_in(message.content, IDENTITY), _REGISTRY))
-        if len(registry.packed) % VERIFYING_KEY_BYTES:
-            raise TruncatedError(f"{len(registry.packed)} bytes are no registry")
-        number = registry.number_of(_own_key(context).public)
-        kept = config_in(context.state, IDENTITY)
-        if kept.get(_REGISTRY, registry.packed) != registry.packed:
-            raise RegistryError("the registry differs from the one that was fixed at enrolment")
-        kept[_REGISTRY], kept[_CLIENT] = registry.packed, number
-        return Message(RecordDict(), reply_to=message)
+def _take_registry(message: Message, context: Context) -> Message:
+    """Keep the registry; a second one has to be the same."""
+    registry = Registry(_bytes(config_in(message.content, IDENTITY), _REGISTRY))
+    if len(registry.packed) % VERIFYING_KEY_BYTES:
+        raise TruncatedError(f"{len(registry.packed)} bytes are no registry")
+    number = registry.number_of(_own_key(context).public)
+    kept = config_in(context.state, IDENTITY)
+    if kept.get(_REGISTRY, registry.packed) != registry.packed:
+        raise RegistryError("the registry differs from the one that was fixed at enrolment")
+    kept[_REGISTRY], kept[_CLIENT] = registry.packed, number
+    return Message(RecordDict(), reply_to=message)
+
+
+ENROLMENT_ANSWERS: dict[str, ClientAppCallable] = {ENROL: _give_key, REGISTER: _take_registry}
+"""The queries of enrolment, and how devices answer them."""
 
 
 def enrol(grid: Grid, nodes: Sequence[int]) -> dict[int, int]:

@@ -41,3 +41,7 @@ class ContradictionError(ProtocolError):
 
 class WrongSharesError(ProtocolError):
     """Shares combine to a secret other than the one that its owner is committed to."""
+
+
+class GarbledError(ProtocolError):
+    """The masks of a sum did not cancel: devices had different terms, or one of them sent something else."""

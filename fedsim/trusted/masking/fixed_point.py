@@ -49,10 +49,10 @@ class FixedPoint:
         """How many numbers can be added up without any danger of wrapping around."""
         return int((2 ** (self.modulus_bits - 1) - 1) // self._most_weight)
 
-    def encode(self, update: NDArray[np.float32], weight: int) -> Words:
+    def encode(self, update: NDArray[np.floating[Any]], weight: int) -> Words:
         """(dim + 1,) words: the entries of an update (dim,), and last its weight, which is kept as it is."""
         words: Words = np.empty(len(update) + 1, dtype=np.uint32 if self.modulus_bits == 32 else np.uint64)
-        if not _rounded(update, np.float32(self.largest_entry), self.step, self._most, words):
+        if not _rounded(update, update.dtype.type(self.largest_entry), self.step, self._most, words):
             worst = np.abs(update).max()
             raise OutOfRangeError(
                 f"an entry of {worst:g} lies outside ±largest_entry = ±{self.largest_entry:g}"
@@ -64,8 +64,8 @@ class FixedPoint:
 
     def decode(self, words: Words) -> tuple[NDArray[np.float32], int]:
         """The sum of updates (dim,) and of weights that a sum of encoded ones stands for."""
-        signed: NDArray[np.signedinteger[Any]] = words.view(np.int32 if self.modulus_bits == 32 else np.int64)
-        return (signed[:-1] * self.step).astype(np.float32), int(signed[-1])
+        entries = signed(words)
+        return (entries[:-1] * self.step).astype(np.float32), int(entries[-1])
 
     @property
     def _most(self) -> int:
@@ -76,8 +76,15 @@ class FixedPoint:
         return max(self._most, _WEIGHT_AT_LEAST)
 
 
+def signed(words: Words) -> NDArray[np.signedinteger[Any]]:
+    """The whole numbers, negative ones too, that words stand for."""
+    return words.view(f"i{words.itemsize}")
+
+
 @numba.njit(nogil=True, cache=True)
-def _rounded(update: NDArray[np.float32], limit: np.float32, step: float, most: int, words: Words) -> bool:
+def _rounded(
+    update: NDArray[np.floating[Any]], limit: np.floating[Any], step: float, most: int, words: Words
+) -> bool:
     """Write the entries as multiples of `step`, from -most to most; False if one lies beyond the limit."""
     for i in range(len(update)):
         # Asked this way round, a NaN is outside too.

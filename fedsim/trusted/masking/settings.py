@@ -85,7 +85,7 @@ class Masked(SummationSettings):
     def teach(self, app: ClientApp) -> None:
         """Devices enrol, agree on keys, exchange shares and help to unmask sums."""
         from fedsim.trusted.masking.device_side import MaskingDevice
-        from fedsim.trusted.masking.enrolment import answer_enrolment
+        from fedsim.trusted.masking.enrolment import ENROLMENT_ANSWERS
 
-        answer_enrolment(app)
-        MaskingDevice(self).answer_queries(app)
+        for query, answer in (ENROLMENT_ANSWERS | MaskingDevice(self).answers).items():
+            app.query(query)(answer)

@@ -149,7 +149,7 @@ def test_an_error_reply_is_not_an_empty_round(run, client_app):
 
 
 def test_too_few_nodes_is_an_error_that_says_what_to_do(client_app, monkeypatch):
-    monkeypatch.setattr("fedsim.trusted.fleet._CONNECT_LIMIT_S", -1)
+    monkeypatch.setattr("fedsim.grids.nodes.CONNECT_LIMIT_S", -1)
     with pytest.raises(RuntimeError, match=r"2 nodes are connected.*num-supernodes=3"):
         discover(InlineGrid(client_app, clients=2), clients=3)
 

@@ -1,0 +1,173 @@
+"""The clients that take part in secure sums: all that were connected when the training began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from logging import INFO, WARNING
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+
+from fedsim.core.errors import UserError
+from fedsim.flower import config_in
+from fedsim.grids.nodes import CONNECT_LIMIT_S, connected
+from fedsim.secure.calls import SECURE_SUM
+from fedsim.secure.client import LAST_ROUND, MINIMUM_COHORT, THRESHOLD, WEIGHTED_BY
+from fedsim.trusted.masking.enrolment import enrolment_questions, public_key, registration
+from fedsim.trusted.masking.settings import Masked
+
+_GONE = {ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE}
+"""Errors that Flower itself puts in the place of a reply that never came."""
+
+_HOW = "ClientApp(mods=[secure_mod]) and answer_secure_aggregation(app), both from fedsim"
+
+_PATIENCE = 60
+"""Times that a strategy may ask for the nodes in one round. One that waits for more asks every second."""
+
+Send = Callable[[Iterable[Message]], Iterable[Message]]
+"""Sends messages, and waits for the replies no longer than it should."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """`numbers` maps nodes that have enrolled to their numbers; `last_round` is the last of any client."""
+
+    numbers: Mapping[int, int]
+    last_round: int
+
+    @classmethod
+    def enrol(cls, grid: Grid, send: Send, masked: Masked, weighted_by: str | None, wanted: int) -> Fleet:
+        """Let all connected nodes register their keys, once there are `wanted`.
+
+        A `UserError` if a client is not equipped for secure sums, or has other settings than the server.
+        """
+        nodes = connected(grid, wanted)
+        if len(nodes) < wanted:
+            raise UserError(
+                f"SecureAggregation: {len(nodes)} clients are connected, no more for {CONNECT_LIMIT_S} s; "
+                f"expected {wanted} before the training begins"
+            )
+        keys: dict[int, bytes] = {}
+        last_round = 0
+        for reply in sorted(send(enrolment_questions(nodes)), key=lambda reply: reply.metadata.src_node_id):
+            node = reply.metadata.src_node_id
+            if reply.has_error() and reply.error.code in _GONE:
+                continue
+            settings = _settings_of(reply, node)
+            _check_same(settings, node, masked, weighted_by)
+            keys[node] = public_key(reply)
+            last_round = max(last_round, int(settings[LAST_ROUND]))  # type: ignore[arg-type]
+        registered, refusals = _registered(send, keys)
+        for node in nodes:
+            if node not in registered:
+                log(WARNING, "SecureAggregation: client %s does not answer, and is left out", node)
+        if len(registered) < masked.minimum_cohort:
+            reasons = f": {refusals[0]}" if refusals else ""
+            raise UserError(
+                f"SecureAggregation: {len(registered)} of {len(nodes)} clients have enrolled, "
+                f"expected at least {masked.minimum_cohort}{reasons}"
+            )
+        log(INFO, "SecureAggregation: %s clients have enrolled", len(registered))
+        numbers = {node: number for number, node in enumerate(keys) if node in registered}
+        return cls(numbers, last_round)
+
+
+class EnrolledGrid(Grid):
+    """The grid that a strategy draws a sample from: nodes that have enrolled, and are still connected."""
+
+    def __init__(self, grid: Grid, numbers: Mapping[int, int]) -> None:
+        self._grid, self._numbers, self._asked = grid, numbers, 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        """The nodes; a `UserError` if a strategy keeps waiting for more."""
+        nodes = [node for node in self._grid.get_node_ids() if node in self._numbers]
+        self._asked += 1
+        if self._asked > _PATIENCE:
+            raise UserError(
+                f"SecureAggregation: the strategy waits for more clients than the {len(nodes)} that have "
+                "enrolled and are still connected; clients that connect later cannot join"
+            )
+        return nodes
+
+    @property
+    def run(self) -> Run:
+        """The run of the grid inside."""
+        return self._grid.run
+
+    def set_run(self, run: Run) -> None:
+        """Passed on."""
+        self._grid.set_run(run)
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Passed on."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Passed on."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Passed on."""
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Passed on."""
+        return self._grid.send_and_receive(messages, timeout=timeout)
+
+
+def in_one_line(reason: str | None) -> str:
+    """The reason of an error, without line breaks and not longer than a line."""
+    return " ".join((reason or "no reason given").split())[:200]
+
+
+def _settings_of(reply: Message, node: int) -> ConfigRecord:
+    """The settings that a client gave at enrolment."""
+    if reply.has_error():
+        raise UserError(
+            f"SecureAggregation: client {node} does not answer the protocol, its app needs {_HOW}; "
+            f"it said: {in_one_line(reply.error.reason)}"
+        )
+    settings = config_in(reply.content, SECURE_SUM)
+    if not settings:
+        raise UserError(f"SecureAggregation: client {node} lacks the mod, its app needs {_HOW}")
+    return settings
+
+
+def _check_same(settings: ConfigRecord, node: int, masked: Masked, weighted_by: str | None) -> None:
+    """Both sides have to count on the same threshold, and a client has to allow the weights."""
+    for name, own in ((THRESHOLD, masked.threshold), (MINIMUM_COHORT, masked.minimum_cohort)):
+        if settings[name] != own:
+            argument = name.replace("-", "_")
+            raise UserError(
+                f"SecureAggregation({argument}={own!r}): client {node} has {argument}={settings[name]!r}, "
+                "expected the same on both sides"
+            )
+    if weighted_by is not None and settings[WEIGHTED_BY] != weighted_by:
+        raise UserError(
+            f"SecureAggregation(weighted_by={weighted_by!r}): client {node} allows "
+            f"{settings[WEIGHTED_BY] or None!r}, give its SecureMod the same weighted_by"
+        )
+
+
+def _registered(send: Send, keys: Mapping[int, bytes]) -> tuple[set[int], Sequence[str]]:
+    """The nodes that took the registry, and why others did not."""
+    registered, refusals = set(), []
+    for reply in send(registration(list(keys.values()), list(keys))):
+        if reply.has_error():
+            refusals.append(in_one_line(reply.error.reason))
+        else:
+            registered.add(reply.metadata.src_node_id)
+    return registered, refusals
