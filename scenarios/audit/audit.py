@@ -16,24 +16,14 @@ from attacks.disaggregation import DisaggregationProblem, Recovery, disaggregate
 from attacks.disaggregation.disaggregate import solver_named
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import unmet_need
-from attacks.disaggregation.space.subspace import Subspace, find_subspace
+from attacks.disaggregation.space.subspace import Subspace
 from attacks.reconciliation import posed_problem
 from fedsim.core.progress import Progress, silent
 from fedsim.core.seeds import Stage, stream
 from scenarios.audit.alternatives import Alternative, try_alternatives
 from scenarios.audit.doubts import Doubt, doubts
 from scenarios.audit.logs import Log
-
-_LARGEST_RANK_SHARE = 0.75
-"""Rank per round up to which the rank tells the number of clients; near 1, rounds may limit it."""
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A given number of clients with which the attack separates fewer than with the rank of the sums."""
-
-    num_clients: int
-    separated: int
+from scenarios.audit.readings import Reading, Tried, choose, readings, separated
 
 
 @dataclass(frozen=True)
@@ -59,9 +49,9 @@ class Audit:
     `exact` means that it is only rounding. Columns are `named` if there are counts. If cohort sizes
     contradict exact counts, `doubted` is the standard deviation that the attack assumed for them.
     `sums_alone` is the number of columns that the sums give without counts and cohort sizes; None if that was
-    not tried. If the attack separates more clients with the rank of the sums as their number than with
-    a given number, the audit shows the former, and `rejected` holds the given number. `doubts` speak against
-    the audit's reading of the log. `score` compares the findings with the truth, if the log keeps it.
+    not tried. `tried` holds every number of clients that the attack was tried with, the one shown here first:
+    there are two if the spectrum contradicts the input. `doubts` speak against the audit's reading of the
+    log. `score` compares the findings with the truth, if the log keeps it.
     """
 
     rounds: int
@@ -76,7 +66,7 @@ class Audit:
     doubted: float | None
     alternatives: tuple[Alternative, ...]
     sums_alone: int | None
-    rejected: Rejected | None = None
+    tried: tuple[Tried, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     score: Score | None = None
 
@@ -89,6 +79,11 @@ class Audit:
         return "exposed" if self.separated else "not separated"
 
     @property
+    def rejected(self) -> Tried | None:
+        """A number of clients that the user gave, if the rank of the sums separates more of them."""
+        return next((tried for tried in self.tried[1:] if tried.told_by == "given"), None)
+
+    @property
     def misread(self) -> bool:
         """Whether the sums alone give more than the sums with counts and cohort sizes."""
         return self.sums_alone is not None and self.sums_alone > self.separated
@@ -96,7 +91,7 @@ class Audit:
     @property
     def separated(self) -> int:
         """Clients whose column was recovered."""
-        return _separated(self.recovery)
+        return separated(self.recovery)
 
     @property
     def singled_out(self) -> int:
@@ -124,6 +119,7 @@ class Audit:
                 "number": self.num_clients,
                 "told_by": self.told_by,
                 "named": len(recovery.clients) if self.named else 0,
+                "tried": [asdict(tried) for tried in self.tried],
             },
             "rank": self.rank,
             "noise": {"relative": self.noise, "exact": self.exact},
@@ -139,7 +135,6 @@ class Audit:
             ],
             "sums_alone": self.sums_alone,
             "score": None if self.score is None else asdict(self.score),
-            "rejected_clients": None if self.rejected is None else asdict(self.rejected),
             "solver": recovery.solver,
             "seconds": recovery.seconds,
         }
@@ -170,34 +165,25 @@ def audit(
         )
     # The same streams as in a simulated run.
     space_rng, _ = stream(seed, Stage.ATTACK).spawn(2)
-    subspace = find_subspace(problem, rng=space_rng)
-    told_by = "given" if num_clients else "counts" if problem.counts is not None else "spectrum"
-    if told_by == "counts" and not subspace.exact:
-        # Clients that never answered may have taken part. Without noise, the rank reveals them.
-        unnamed = find_subspace(replace(problem, counts=None), rng=space_rng)
-        if unnamed.exact and unnamed.rank < problem.rounds:
-            problem, subspace, told_by = replace(problem, num_clients=unnamed.rank), unnamed, "spectrum"
-    with log.mistakes():
-        recovery = disaggregate(
-            problem, solver, rng=stream(seed, Stage.ATTACK), progress=solving, subspace=subspace
-        )
-    rejected = None
-    by_rank = _posed_by_rank(problem, space_rng) if told_by == "given" else None
-    if by_rank is not None:
-        other_problem, other_subspace = by_rank
-        has_needs = unmet_need(solver_named(solver), has_counts=other_problem.has_counts) is None
-        other = disaggregate(
-            other_problem,
-            solver if has_needs else "auto",
-            rng=stream(seed, Stage.ATTACK),
-            progress=solving,
-            subspace=other_subspace,
-        )
-        # A client that never took part, or only with another, lowers the rank: that is no contradiction.
-        if _separated(other) > _separated(recovery):
-            rejected = Rejected(subspace.num_clients, _separated(recovery))
-            problem, subspace, told_by = other_problem, other_subspace, "spectrum"
-            recovery = _without_proofs(other)
+
+    def attack(reading: Reading) -> Recovery:
+        fits = unmet_need(solver_named(solver), has_counts=reading.problem.has_counts) is None
+        # Only a reading that leaves the counts out lacks what the solver needs: the command checked the log.
+        chosen_solver = "auto" if reading.told_by == "spectrum" and not fits else solver
+        with log.mistakes():
+            return disaggregate(
+                reading.problem,
+                chosen_solver,
+                rng=stream(seed, Stage.ATTACK),
+                progress=solving,
+                subspace=reading.subspace,
+            )
+
+    chosen = choose(readings(problem, given=num_clients is not None, rng=space_rng), attack)
+    problem, subspace, told_by = chosen.reading.problem, chosen.reading.subspace, chosen.reading.told_by
+    recovery = chosen.recovery
+    if told_by == "spectrum" and len(chosen.tried) > 1:
+        recovery = _without_proofs(recovery)
     missing = alternatives and (recovery.outcome == Outcome.UNRESOLVED).any()
     return Audit(
         rounds=problem.rounds,
@@ -214,43 +200,15 @@ def audit(
         if alternatives
         else (),
         sums_alone=_sums_alone(problem, subspace, seed) if missing else None,
-        rejected=rejected,
-        doubts=doubts(log, problem, subspace, recovery),
+        tried=chosen.tried,
+        doubts=doubts(log, chosen),
     )
-
-
-def _posed_by_rank(
-    problem: DisaggregationProblem, rng: np.random.Generator
-) -> tuple[DisaggregationProblem, Subspace] | None:
-    """The problem with the number of clients that sums without noise have as their rank.
-
-    None if the given number agrees with it, or if noise or too few rounds hide the rank. Counts that name
-    more clients than the rank are left out.
-    """
-    own = find_subspace(replace(problem, counts=None, cohort_sizes=None, num_clients=None), rng=rng)
-    occupied = sum(bool(row.any()) for row in problem.aggregates)
-    if not own.exact or own.rank in (0, problem.num_clients) or own.rank > _LARGEST_RANK_SHARE * occupied:
-        return None
-    named = problem.counts is not None and len(problem.counts.clients) <= own.rank
-    sizes = problem.cohort_sizes
-    fits = sizes is not None and int(np.max(sizes)) <= own.rank
-    posed = replace(
-        problem,
-        counts=problem.counts if named else None,
-        cohort_sizes=sizes if fits else None,
-        num_clients=own.rank,
-    )
-    return posed, own
 
 
 def _without_proofs(recovery: Recovery) -> Recovery:
     """The same columns as consistent only: a proof rests on a number of clients that nobody doubts."""
     proved = recovery.outcome == Outcome.PROVED
     return replace(recovery, outcome=np.where(proved, Outcome.CONSISTENT, recovery.outcome))
-
-
-def _separated(recovery: Recovery) -> int:
-    return int((recovery.outcome != Outcome.UNRESOLVED).sum())
 
 
 def _doubted(given: ParticipationReport | None, taken: ParticipationReport | None) -> float | None:
@@ -263,4 +221,4 @@ def _doubted(given: ParticipationReport | None, taken: ParticipationReport | Non
 def _sums_alone(problem: DisaggregationProblem, subspace: Subspace, seed: int) -> int:
     """Columns that the sums give without counts and cohort sizes, which may be wrong or misread."""
     alone = replace(problem, counts=None, cohort_sizes=None, num_clients=subspace.num_clients)
-    return _separated(disaggregate(alone, rng=stream(seed, Stage.ATTACK), subspace=subspace))
+    return separated(disaggregate(alone, rng=stream(seed, Stage.ATTACK), subspace=subspace))

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks.disaggregation import DisaggregationProblem, Recovery
-from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.space.subspace import Subspace
 from scenarios.audit.logs import Log
+from scenarios.audit.readings import LARGEST_RANK_SHARE, Chosen, separated, took_part
 
 _ENTRIES = 4096
 """Entries of a row that are looked at; more tell nothing new."""
@@ -33,8 +32,10 @@ _LEAST_ASSUMED = 1.0
 """Exponent of the cohort size that is expected of rows if nobody said that they are sums."""
 _MOST_OF_MEANS = 0.5
 """Exponent up to which rows look like means, whose exponent is 0 at most."""
-_LARGEST_RANK_SHARE = 0.75
-"""Rank per round up to which sums without noise are expected to give somebody away."""
+_ENOUGH_OF_SPECTRUM = 0.5
+"""Share of the clients that the attack must separate before a number that only the spectrum tells counts. In
+sums of a softmax regression that learns, a column with one participation passed for one of 80 clients."""
+_SOURCES = {"given": "--clients", "counts": "the counts", "spectrum": "the spectrum"}
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,15 @@ class Doubt:
     mend: str
 
 
-def doubts(
-    log: Log, problem: DisaggregationProblem, subspace: Subspace, recovery: Recovery
-) -> tuple[Doubt, ...]:
+def doubts(log: Log, chosen: Chosen) -> tuple[Doubt, ...]:
     """Everything that speaks against the audit's own reading of the log."""
-    separated = int((recovery.outcome != Outcome.UNRESOLVED).sum())
-    return (
-        *_about_the_reading(log, subspace),
+    about_rows = (
+        *_about_the_reading(log, chosen.reading.subspace),
         *_about_courses(log),
         *_about_sizes(log),
-        *_about_the_rank(problem, subspace, separated),
     )
+    # Rows that are no sums have any rank.
+    return about_rows or tuple(_about_the_rank(chosen))
 
 
 def _about_the_reading(log: Log, subspace: Subspace) -> Iterator[Doubt]:
@@ -143,25 +142,48 @@ def _growth(log: Log) -> tuple[float, float] | None:
     return slope, float(np.sqrt(((y - slope * x) ** 2).sum() / (len(x) - 2) / (x @ x)))
 
 
-def _about_the_rank(problem: DisaggregationProblem, subspace: Subspace, separated: int) -> Iterator[Doubt]:
-    if not subspace.exact or subspace.rank > _LARGEST_RANK_SHARE * problem.rounds:
-        return
-    if problem.counts is not None:
-        took_part = np.bincount(problem.counts.client, np.nan_to_num(problem.counts.count)) > 0
-        if took_part.sum() > subspace.rank:
-            yield Doubt(
-                f"The counts name {int(took_part.sum())} clients that took part, and sums without noise have "
-                f"rank {subspace.rank}. Clients that only ever take part together explain that, or counts of "
-                "other sums.",
-                "--counts FILE of these rounds",
-            )
-            return
-    if separated == 0:
+def _about_the_rank(chosen: Chosen) -> Iterator[Doubt]:
+    """Contradictions between the rank and the number of clients; nothing found although much should be."""
+    problem, subspace = chosen.reading.problem, chosen.reading.subspace
+    found = separated(chosen.recovery)
+    nobody, few = found == 0, found < _ENOUGH_OF_SPECTRUM * subspace.num_clients
+    low = subspace.exact and subspace.rank <= LARGEST_RANK_SHARE * problem.rounds
+    named = took_part(problem)
+    if named is not None and problem.dim < named:
+        yield Doubt(
+            f"An update has {problem.dim} entries, fewer than the {named} clients that took part: sums of so "
+            "few entries have no room for all columns, and the attack loses its best evidence.",
+            "--aggregates FILE with all entries of the updates",
+        )
+    elif named is not None and low and named > subspace.rank:
+        yield Doubt(
+            f"The counts name {named} clients that took part, and sums without noise have rank "
+            f"{subspace.rank}. Clients that only ever take part together explain that, or counts of other "
+            "sums.",
+            "--counts FILE of these rounds",
+        )
+    elif nobody and len(chosen.tried) > 1:
+        yield Doubt(
+            f"The input and the spectrum contradict each other about the number of clients "
+            f"({_numbers(chosen)}), and the attack separates nobody with either.",
+            "--clients N and --counts FILE that belong to these rows",
+        )
+    elif named is None and len(chosen.tried) == 1 and chosen.reading.told_by == "spectrum" and few:
+        yield Doubt(
+            f"Nobody says how many clients are in the sums. The spectrum suggests {subspace.num_clients}, "
+            f"which is a guess if the model moves, and the attack separates {found or 'none'} of them.",
+            "--counts FILE, or --clients N",
+        )
+    elif nobody and low:
         yield Doubt(
             f"Sums without noise and of rank {subspace.rank} in {problem.rounds} rounds give clients away as "
             "a rule, and here nobody was separated. Rows that are no plain sums would explain that.",
             "--rows means or --rows weighted-means with --cohort-sizes FILE, or --models PATH",
         )
+
+
+def _numbers(chosen: Chosen) -> str:
+    return " and ".join(f"{tried.num_clients} by {_SOURCES[tried.told_by]}" for tried in chosen.tried)
 
 
 def _sampled(rows: NDArray[Any]) -> NDArray[np.float64]:

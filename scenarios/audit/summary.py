@@ -16,7 +16,7 @@ def show_audit(found: Audit, report_file: Path) -> None:
     tally = ", ".join(f"{number} {outcome}" for outcome, number in summary["outcomes"].items() if number)
     for name, value in (
         ("verdict", found.verdict),
-        ("separated", f"{found.separated} of {found.num_clients} clients ({found.told_by}): {tally}"),
+        ("separated", _separated(found, tally)),
         ("own updates", f"of {found.singled_out}"),
         ("right", f"about {found.expected_right:.1f} of {found.separated}, by the attack's own confidence"),
         ("noise", noise(found)),
@@ -36,3 +36,11 @@ def show_audit(found: Audit, report_file: Path) -> None:
     ):
         typer.echo(f"  {sentence}")
     typer.echo(f"{'report':<14}{report_file}")
+
+
+def _separated(found: Audit, tally: str) -> str:
+    """How many clients were separated. No number if that would comfort without reason."""
+    if found.verdict == "inconclusive" and not found.separated:
+        numbers = ", then ".join(f"{tried.num_clients} clients ({tried.told_by})" for tried in found.tried)
+        return f"inconclusive; tried with {numbers}"
+    return f"{found.separated} of {found.num_clients} clients ({found.told_by}): {tally}"

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from scenarios.audit.audit import Audit, Score
+from scenarios.audit.readings import Tried
 
 
 def conclusion(audit: Audit) -> str:
     """What leaked, and how sure the attack is, in two sentences."""
+    if audit.verdict == "inconclusive" and not audit.separated:
+        return (
+            "Inconclusive: the attack separated nobody, and that says nothing about these sums, because the "
+            "log contradicts what it was taken for."
+        )
     if audit.doubts:
         return (
             f"Inconclusive: the log may not be what it was taken for, so the {audit.separated} of "
-            f"{audit.num_clients} clients that the attack separated prove nothing. Neither would none."
+            f"{audit.num_clients} clients that the attack separated prove nothing."
         )
     if not audit.separated:
         return (
@@ -51,6 +57,14 @@ def remarks(audit: Audit) -> list[str]:
             f"{audit.rejected.separated}. Nothing counts as proved until the number is right. Clients that "
             "never take part, or only together, do not add to the rank."
         )
+    elif len(audit.tried) > 1 and audit.separated:
+        shown, other = audit.tried
+        sentences.append(
+            f"The spectrum contradicts the input: {_said(shown)}, and {_said(other)}. The attack tried both "
+            f"numbers. With {shown.num_clients} clients it separates {shown.separated}, which is shown here; "
+            f"with {other.num_clients} it separates {other.separated}. A model that moves gives sums a rank "
+            "that says nothing about the number of clients."
+        )
     if audit.told_by == "given" and not audit.separated and audit.num_clients >= audit.rounds:
         sentences.append(
             f"Inconclusive: with {audit.num_clients} clients, as --clients says, and {audit.rounds} rounds "
@@ -69,6 +83,17 @@ def remarks(audit: Audit) -> list[str]:
             "proved nothing."
         )
     return sentences
+
+
+def _said(tried: Tried) -> str:
+    """A number of clients, and who says it."""
+    match tried.told_by:
+        case "given":
+            return f"--clients says {tried.num_clients}"
+        case "counts":
+            return f"the counts name {tried.num_clients} clients"
+        case "spectrum":
+            return f"sums without noise have rank {tried.num_clients}"
 
 
 def advice(audit: Audit) -> list[str]:
