@@ -1,13 +1,13 @@
-"""Recovery while the server's model really learns: guess, attack, and the same iteration from the truth.
+"""Recovery while the server's model really learns: guess, attack, and ceiling.
 
     python -m benchmarks.moving_model DATA [--cells learning rare …] [--seeds 1 2 3] [--keep FOLDER]
 
 DATA is a copy of CIFAR-10 (torchvision's folder, or an .npz file). Each cell is a federation whose model is
-updated, with its own counts. Trainings are kept in `--keep` and not repeated. Each line is one run. *Ones* is
-the share of the participations found: by guessing in proportion to the counts, by the solver, and by belief
-propagation that starts from the true matrix, which shows whether the evidence is there. Then the precision of
-the solver's ones, its exactly right columns, those with a confidence above .9, how many of these are right,
-and CPU seconds.
+updated, with its own counts. Trainings are kept in `--keep` and not repeated. Each line is one run. First the
+share of the participations found: by guessing in proportion to the counts, by the solver, and at best (the
+ceiling of `scenarios.run.ceiling`). Then the precision of the solver's ones, the exactly right columns, those
+right up to an exchange of names, the columns with a confidence above .9, how many of these are right, and the
+solver's CPU seconds.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attacks.disaggregation import DisaggregationProblem, disaggregate
-from attacks.disaggregation.noise.belief_propagation import BeliefPropagation
+from attacks.disaggregation import disaggregate
+from attacks.disaggregation.recovery import Outcome
 from attacks.view import AttackerView
 from fedsim.trusted.truth import Truth
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import Inline
 from scenarios.run.runner import publish, train_run
 from scenarios.run.scenario import find_scenario, load_scenario
+from scenarios.run.scoring import named, score_disaggregation
 from scenarios.run.world import World
 
 LEARNING = ("federation.server_model=updated", "clients.lr=0.05", "clients.local_epochs=1")
@@ -44,6 +43,7 @@ CELLS: dict[str, tuple[str, ...]] = {
     "epochs": ("federation.server_model=updated", "clients.lr=0.02", "clients.local_epochs=4"),
     "skewed-0.1": (*LEARNING, 'data.partition={name="dirichlet",alpha=0.1}'),
     "skewed-0.5": (*LEARNING, 'data.partition={name="dirichlet",alpha=0.5}'),
+    "unequal": (*LEARNING, 'data.partition={name="iid",size_spread=0.75}'),
     "half": (*LEARNING, 'analytics.release=[{name="drop",fraction=0.5}]'),
     "rare": (*LEARNING, "analytics.window=50"),
     "small": SMALL,
@@ -51,12 +51,18 @@ CELLS: dict[str, tuple[str, ...]] = {
     "small-threes": (*SMALL, 'analytics.release=[{name="rounding",multiple=3}]'),
     "small-half": (*SMALL, 'analytics.release=[{name="drop",fraction=0.5}]'),
     "small-private": (*SMALL, 'analytics.release=[{name="private",epsilon=1.0}]'),
+    "few": (
+        *(*LEARNING, "federation.clients=40", "federation.rounds=100"),
+        'federation.participation={name="cohort",size=6}',
+    ),
+    "uncounted": (
+        *("federation.server_model=updated", "federation.rounds=250", "clients.lr=0.001"),
+        "analytics.collection=off",
+    ),
 }
 """Changes of the library scenario `cifar10_fedavg`, which has 100 clients, 200 rounds and counts per 10."""
 SURE = 0.9
 """Confidence above which a column counts as sure."""
-LATE = 45
-"""Iteration number of the start from the truth: the assumed noise has cooled down by then."""
 
 
 def trained(cell: str, seed: int, data: Path, folder: Path) -> RunDirectory:
@@ -73,32 +79,20 @@ def trained(cell: str, seed: int, data: Path, folder: Path) -> RunDirectory:
 
 def measure(cell: str, seed: int, solver: str, directory: RunDirectory) -> str:
     """One line of the table."""
-    problem = AttackerView.load(directory.transcript, directory.counts).problem()
-    P = Truth.load(directory.truth).participation
+    view, truth = AttackerView.load(directory.transcript, directory.counts), Truth.load(directory.truth)
     began = time.process_time()
-    recovery = disaggregate(problem, solver, rng=np.random.default_rng(seed))
+    recovery = disaggregate(view.problem(), solver, rng=np.random.default_rng(seed))
     seconds = time.process_time() - began
-    found = np.where(recovery.participation == 1, 1, 0).astype(np.uint8)
-    right, sure = (found == P).all(axis=0), recovery.confidence > SURE
-    guess = (problem.windows.expected().T * P).sum() / P.sum()
-    precision = (found & P).sum() / max(found.sum(), 1)
-    shares = f"{guess:6.3f} {ones(found, P):6.3f} {from_truth(problem, P):6.3f} {precision:6.3f}"
-    columns = f"{right.mean():6.2f} {sure.sum():5} {(right & sure).sum():5}"
+    score = score_disaggregation(recovery, truth, view.transcript, view.counts, made_beside_truth=True)
+    if score.pseudonymous:
+        recovery = named(recovery, truth)
+    right = (recovery.participation == truth.participation[:, recovery.clients.astype(np.int64)]).all(axis=0)
+    sure = (recovery.outcome != Outcome.UNRESOLVED) & (recovery.confidence > SURE)
+    ones = (score.baselines.counts_only_ones_found, score.ones_found, score.ceiling.ones_found)
+    figures = (*ones, score.ones_precision, score.exact_fraction, score.exact_up_to_names)
+    shares = " ".join("     –" if figure is None else f"{figure:6.3f}" for figure in figures)
+    columns = f"{sure.sum():5} {(right & sure).sum():5}"
     return f"{cell:14} {seed:5} {shares} {columns} {seconds:6.0f}  {recovery.solver}"
-
-
-def ones(found: NDArray[np.uint8], P: NDArray[np.uint8]) -> float:
-    """The share of the participations found."""
-    return float((found & P).sum() / P.sum())
-
-
-def from_truth(problem: DisaggregationProblem, P: NDArray[np.uint8]) -> float:
-    """The share of the participations that belief propagation keeps if it starts from the truth."""
-    everyone = np.ones(P.shape[1], dtype=np.bool_)
-    passing = BeliefPropagation(problem, everyone, iterations=60, damping=0.5)
-    start = passing.start(2.0, moving=True)
-    known = replace(start, expected=P.astype(np.float64), columns=P.T.copy(), iteration=LATE)
-    return ones(passing.run(known).columns.T, P)
 
 
 def main() -> None:
@@ -111,7 +105,10 @@ def main() -> None:
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
-    print("cell            seed  guess   ones  truth  prec.  exact  sure right  cpu s  solver", flush=True)
+    print(
+        "cell            seed  guess attack ceiling prec.  exact  names  sure right  cpu s  solver",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         for cell in options.cells:

@@ -141,6 +141,16 @@ class RoundModel:
         fit = 2 * np.vdot(half, self.gram) - np.diag(half) @ np.diag(self.gram)
         return log_determinant + float(fit)
 
+    def independent_coordinates(self) -> float:
+        """The number of independent coordinates of an update, from the scatter that the model leaves.
+
+        With D coordinates, the entries off the diagonal of the whitened Gram matrix have the variance 1/D.
+        """
+        factor = np.linalg.cholesky(self.covariance())
+        white = np.linalg.solve(factor, np.linalg.solve(factor, self.gram).T)
+        variance = np.var(white[np.triu_indices_from(white, 1)]) if len(white) > 1 else 1.0
+        return float(1 / max(variance, np.finfo(np.float64).tiny))
+
     def fitted(self) -> RoundModel:
         """The model after one pass of coordinate search for more likely scales and noise."""
         best, least = self, self.misfit()

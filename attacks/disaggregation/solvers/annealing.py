@@ -40,7 +40,8 @@ class Annealing(JointSolver):
             progress(step, self.replicas)
             columns, model = annealed(evidence, passing.model(start), cooling=self.cooling, rng=stream)
             state = passing.restarted(replace(start, scales=model.scales, noise=model.noise), columns)
-            states.append(passing.repaired(state, most=self.repairs))
+            state = passing.repaired(state, most=self.repairs)
+            states.append(self.settled(passing, windows, state))
             misfits.append(model.misfit())
         progress(self.replicas, self.replicas)
         best = states[int(np.argmin(misfits))]

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
+from scipy.special import expit
 
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.belief_propagation import BeliefPropagation, State
+from attacks.disaggregation.noise.exchanges import undone
 from attacks.disaggregation.proof.settling import LIKELY_FROM
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import Columns
 from attacks.disaggregation.solvers.solver import AbstractSolver
 from fedsim.core.progress import Progress, silent
+
+EXCHANGES = 4
+"""Most times that exchanges are undone, each time with repairs of the rest."""
+LEAST_FOUND = 0.1
+"""Expected share of right columns from which exchanges are looked for."""
 
 
 class JointSolver(AbstractSolver):
@@ -51,6 +59,23 @@ class JointSolver(AbstractSolver):
                 "no column is likely: confidence is the best one's"
             )
         return judge(instance, found, solver=self.name, belief=confidence)
+
+    def settled(self, passing: BeliefPropagation, windows: Windows, state: State) -> State:
+        """The state with exchanges of clients undone, repaired; one that remains likely costs confidence.
+
+        Only updates that drift let two clients take each other's place for a while. Where few columns are
+        found, it would be too early to ask.
+        """
+        if state.scales.drift == 0 or passing.found(state) < LEAST_FOUND * passing.open_.sum():
+            return state
+        for left in reversed(range(EXCHANGES)):
+            model = passing.model(state).given(state.columns.T.astype(np.float64), passing.cohort_sizes)
+            columns, odds = undone(model, windows, passing.cohort_sizes)
+            if not left or np.array_equal(columns, state.columns):
+                break
+            state = passing.repaired(passing.restarted(state, columns), most=self.repairs)
+        same = (columns == state.columns).all(axis=1)
+        return replace(state, confidence=np.where(same, state.confidence * expit(-odds), 0.0))
 
     @abstractmethod
     def search(

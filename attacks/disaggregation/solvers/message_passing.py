@@ -43,6 +43,7 @@ class MessagePassing(JointSolver):
         for step, (times, moving) in enumerate(attempts):
             progress(step, len(attempts))
             state = passing.repaired(passing.run(passing.start(times, moving=moving)), most=self.repairs)
+            state = self.settled(passing, windows, state)
             if passing.found(state) >= ENOUGH_FOUND * passing.open_.sum():
                 progress(len(attempts), len(attempts))
                 return state

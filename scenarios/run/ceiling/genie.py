@@ -109,20 +109,9 @@ def _fitted(model: RoundModel, state: State) -> RoundModel:
     return model
 
 
-def independent_coordinates(model: RoundModel) -> float:
-    """The number of independent coordinates of an update, from the scatter that the model leaves.
-
-    With D coordinates, the entries off the diagonal of the whitened Gram matrix have the variance 1/D.
-    """
-    factor = np.linalg.cholesky(model.covariance())
-    white = np.linalg.solve(factor, np.linalg.solve(factor, model.gram).T)
-    variance = np.var(white[np.triu_indices_from(white, 1)]) if len(white) > 1 else 1.0
-    return float(1 / max(variance, np.finfo(np.float64).tiny))
-
-
 def _decide(model: RoundModel, windows: Windows, P: NDArray[np.uint8], rate: float) -> Decisions:
     """Compare every participation with its alternatives."""
-    changes, weight = ColumnChanges(model), 0.5 * independent_coordinates(model)
+    changes, weight = ColumnChanges(model), 0.5 * model.independent_coordinates()
     K, W = windows.count.shape
     window = windows.spread(np.tile(np.arange(W, dtype=np.float64), (K, 1)))
     count, sd = windows.spread(windows.count), windows.spread(windows.sd, fill=0.0)

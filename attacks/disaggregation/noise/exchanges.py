@@ -1,0 +1,163 @@
+"""Two clients that have taken each other's place for a while: how likely is it, and how is it undone?
+
+Belief propagation follows a client from round to round. Where two clients pause and the model moves on, it
+can go on with the wrong one, and then finds everything consistent: each of the two columns is a true one
+before the pause, and the other's after it. Its confidence does not see this, because every entry is judged
+with all others taken as right. So stretches of columns are judged as a whole. In a stretch, two clients
+exchange all rounds that only one of them took part in. Exact counts allow few stretches, and noisy ones give
+them odds (`stretches`).
+
+Under the Gaussian process of `round_model`, let δ be the change of the first client's column on the rounds S,
+and −δ that of the second one's. Then Ω changes by Σ (e_s v_sᵀ + v_s e_sᵀ) over s in S, with unit vectors e_s
+and
+
+    v_s = δ_s κ(s, ·) ∘ (E₁ p₁ − E₂ p₂ + ½ (E₁ + E₂) δ),
+
+where E₁ and E₂ are the energies. So it is U M Uᵀ with U = (e, v), M exchanging the two halves, and the misfit
+changes by log det(1 + M UᵀΩ⁻¹U) − tr((1 + M UᵀΩ⁻¹U)⁻¹ M UᵀΩ⁻¹KΩ⁻¹U).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation.counts.windows import Windows
+from attacks.disaggregation.noise.round_model import RoundModel
+from attacks.disaggregation.noise.stretches import stretches
+
+PASSES = 12
+"""Most passes that undo exchanges: each client is in one exchange of a pass at most."""
+LEAST_GAIN = 1.0
+"""Log-likelihood that an exchange must gain to be undone."""
+STEPS_PER_PASS = 4
+"""Steps of the fit of scales and noise after each pass."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """Clients `first` and `second` exchange their entries in `rounds`; `gain` in log-posterior if they do."""
+
+    first: int
+    second: int
+    rounds: NDArray[np.intp]
+    gain: float
+
+
+class Exchanges:
+    """All exchanges of a stretch between two clients, for a `model` whose design holds P (R, n) itself.
+
+    `windows` are the clients' counts; `coordinates` is how many independent ones the likelihood counts.
+    """
+
+    def __init__(self, model: RoundModel, windows: Windows, coordinates: float) -> None:
+        self._P, self._energies = model.design[:, :-1], model.energies
+        kernel = model.scales.kernel(len(model.gram))
+        self._kernel = np.ones_like(model.gram) if kernel is None else kernel
+        self._inverse = model.inverse()
+        self._energy = self._inverse @ model.gram @ self._inverse
+        self._coordinates = coordinates
+        nothing = np.full((windows.clients, 1), np.nan)
+        self._window = np.broadcast_to(windows.window_of_round, self._P.T.shape)
+        self._count = np.concatenate((windows.count, nothing), axis=1)
+        self._sd = np.concatenate((windows.sd, nothing), axis=1)
+        columns = self._P.T.astype(np.uint8)
+        self._tally = np.concatenate((windows.sums(columns).astype(np.float64), nothing), axis=1)
+
+    def between(self, first: int, second: int) -> tuple[Exchange | None, float]:
+        """The best exchange between two clients, if the counts leave one, and the log-odds of all of them."""
+        change = self._P[:, second] - self._P[:, first]
+        at = np.flatnonzero(change)
+        pair = [first, second]
+        window = np.ascontiguousarray(self._window[pair][:, at])
+        stretch, odds = stretches(change[at], window, self._tally[pair], self._count[pair], self._sd[pair])
+        if not len(stretch):
+            return None, -np.inf
+        gain = odds - 0.5 * self._coordinates * self._misfits(first, second, at, change[at], stretch)
+        best = int(gain.argmax())
+        rounds = at[slice(*stretch[best])]
+        return Exchange(first, second, rounds, float(gain[best])), float(np.logaddexp.reduce(gain))
+
+    def _misfits(
+        self,
+        first: int,
+        second: int,
+        at: NDArray[np.intp],
+        change: NDArray[np.float64],
+        stretch: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """(q,) change of the misfit for each `stretch` (q, 2): from one round `at` to before another."""
+        E1, E2 = self._energies[first], self._energies[second]
+        p1, p2 = self._P[:, first], self._P[:, second]
+        near = np.flatnonzero((p1 > 0) | (p2 > 0))
+        v = change[:, None] * self._kernel[np.ix_(at, near)] * (E1 * p1 - E2 * p2)[near]
+        among = 0.5 * (E1 + E2) * np.outer(change, change) * self._kernel[np.ix_(at, at)]
+        misfit = np.empty(len(stretch))
+        length = stretch[:, 1] - stretch[:, 0]
+        products = [
+            (matrix[np.ix_(at, at)], matrix[np.ix_(at, near)] @ v.T, v @ matrix[np.ix_(near, near)] @ v.T)
+            for matrix in (self._inverse, self._energy)
+        ]
+        for n in np.unique(length):
+            chosen = length == n
+            place = stretch[chosen, :1] + np.arange(n)
+            rows, columns = place[:, :, None], place[:, None, :]
+            Q = among[rows, columns]
+            with_inverse, with_energy = (
+                _gram(ee[rows, columns], ev[rows, columns], vv[rows, columns], Q) for ee, ev, vv in products
+            )
+            # M exchanges the halves: M X is X with its upper and lower half exchanged.
+            changed = np.eye(2 * n) + np.roll(with_inverse, n, axis=1)
+            sign, log_determinant = np.linalg.slogdet(changed)
+            explained = np.linalg.solve(changed, np.roll(with_energy, n, axis=1))
+            change_of_misfit = log_determinant - np.trace(explained, axis1=1, axis2=2)
+            misfit[chosen] = np.where(sign > 0, change_of_misfit, np.inf)
+        # All rounds: two names are exchanged. The sums say nothing about names.
+        misfit[length == len(at)] = 0.0
+        return misfit
+
+
+def undone(
+    model: RoundModel, windows: Windows, cohort_sizes: NDArray[np.float64] | None
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Columns (n, R) after all exchanges that gain were made, and the log-odds (n,) of those not made.
+
+    `model.design` holds the columns at the start, as they are: zeros and ones.
+    """
+    P = model.design[:, :-1].copy()
+    n = P.shape[1]
+    pairs = list(itertools.combinations(range(n), 2))
+    best: dict[tuple[int, int], Exchange | None] = {}
+    odds = np.full((n, n), -np.inf)
+    for left in reversed(range(PASSES)):
+        model = model.given(P, cohort_sizes).refined(steps=STEPS_PER_PASS)
+        exchanges = Exchanges(model, windows, model.independent_coordinates())
+        for first, second in pairs:
+            best[first, second], log_odds = exchanges.between(first, second)
+            odds[first, second] = odds[second, first] = log_odds
+        better = sorted((e for e in best.values() if e and e.gain > LEAST_GAIN), key=lambda e: -e.gain)
+        if not better or not left:
+            break
+        busy: set[int] = set()
+        for exchange in better:
+            pair = np.array([exchange.first, exchange.second])
+            if busy.isdisjoint(pair.tolist()):
+                busy.update(pair.tolist())
+                P[np.ix_(exchange.rounds, pair)] = P[np.ix_(exchange.rounds, pair[::-1])]
+        # Nothing else has changed, but for a little of the scales.
+        pairs = [pair for pair in best if not busy.isdisjoint(pair)]
+    return P.T.astype(np.uint8), np.logaddexp.reduce(odds, axis=1)
+
+
+def _gram(
+    ee: NDArray[np.float64], ev: NDArray[np.float64], vv: NDArray[np.float64], Q: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(q, 2n, 2n) inner products of (e, v + Q e), from those of e and v (q, n, n each); Q is symmetric."""
+    e_v = ev + ee @ Q
+    v_v = vv + Q @ ev + np.swapaxes(ev, 1, 2) @ Q + Q @ ee @ Q
+    return np.concatenate(
+        (np.concatenate((ee, e_v), axis=2), np.concatenate((np.swapaxes(e_v, 1, 2), v_v), axis=2)), axis=1
+    )
