@@ -3,33 +3,63 @@
 Nothing here knows that an attacker exists, and nothing here imports from the packages above
 (`analytics`, `attacks`, `scenarios`).
 
-Flower apps may rely on the names that this module exports; everything else is private. They are imported on
-first use, so `import fedsim` is cheap.
+Programs may rely on the names that this module exports (docs/python.md); everything else is private. They are
+imported on first use, so `import fedsim` is cheap.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fedsim.secure.client import SecureMod, answer_secure_aggregation, secure_mod
-    from fedsim.secure.strategy import SecureAggregation
-    from fedsim.tap import Tap
-
-__all__ = ["SecureAggregation", "SecureMod", "Tap", "answer_secure_aggregation", "secure_mod"]
+__all__ = [
+    "RunFailedError",
+    "Scenario",
+    "SecureAggregation",
+    "SecureMod",
+    "Tap",
+    "UserError",
+    "answer_secure_aggregation",
+    "attack",
+    "audit",
+    "disaggregate",
+    "evaluate",
+    "forecast",
+    "load_run",
+    "load_scenario",
+    "reproduce",
+    "run",
+    "secure_mod",
+    "sweep",
+]
 
 _HOMES = {
+    "RunFailedError": "fedsim.core.errors",
+    "Scenario": "scenarios.run.scenario",
     "SecureAggregation": "fedsim.secure.strategy",
     "SecureMod": "fedsim.secure.client",
     "Tap": "fedsim.tap",
+    "UserError": "fedsim.core.errors",
     "answer_secure_aggregation": "fedsim.secure.client",
+    "attack": "scenarios.run.api",
+    "audit": "scenarios.audit.api",
+    "disaggregate": "scenarios.disaggregation",
+    "evaluate": "scenarios.evaluate.api",
+    "forecast": "scenarios.forecast.api",
+    "load_run": "scenarios.run.api",
+    "load_scenario": "scenarios.run.scenario",
+    "reproduce": "scenarios.reproduction.api",
+    "run": "scenarios.run.api",
     "secure_mod": "fedsim.secure.client",
+    "sweep": "scenarios.sweep.api",
 }
-"""The module that defines each exported name."""
+"""The module that defines each exported name, also above this package; `__init__.pyi` has their types."""
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

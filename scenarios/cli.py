@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 import typer
 
-from fedsim.core.errors import ProcessLostError, RunFailedError, UserError
+from fedsim.core.errors import ProcessLostError, RunFailedError
 from scenarios.audit.cli import audit
 from scenarios.data_cli import data
 from scenarios.endings import EXIT_STATUS_HELP, Status, end, ending, first_ctrl_c_unwinds, flush_output
@@ -28,10 +28,6 @@ from scenarios.run.engines import ENGINES, INLINE
 from scenarios.summary import show_result
 from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each
-
-if TYPE_CHECKING:
-    from scenarios.run.directory import RunDirectory
-    from scenarios.run.world import World
 
 app = typer.Typer(
     help="Simulate federated learning, attack what its server sees, and measure what leaks.",
@@ -96,43 +92,14 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a scenario end to end: simulate, attack, score, report."""
-    if resume and force:
-        raise UserError("--resume continues a run and --force replaces it: choose one")
-    runtime = ENGINES[engine]() if workers is None else ENGINES[engine]().with_workers(workers)
-    world, folder = _prepare(scenario, overrides, out)
-    from fedsim.core.locks import alone_in
-    from scenarios.console import progress_bars
-    from scenarios.run.directory import RunDirectory
-    from scenarios.run.runner import read_result, run_scenario
-    from scenarios.run.simulate import obstacle_to_resuming
+    from scenarios.run.api import PlannedRun, engine_named
 
-    obstacle = obstacle_to_resuming(world, runtime)
-    if resume and obstacle is not None:
-        raise UserError(f"--resume: {obstacle}")
-    with alone_in(folder, create=True):
-        directory = (
-            RunDirectory.resume(folder, world.scenario.to_toml())
-            if resume
-            else RunDirectory.create(folder, replace=force)
-        )
-        if resume and directory.is_finished:
-            typer.echo(f"fedsim: {directory.path} is complete", err=True)
-            show_result(read_result(directory), directory.report, as_json=as_json)
-            return
-        with (
-            nullcontext() if resume else directory.kept_unless_refused(),
-            _interruptions(directory, resumable=obstacle is None),
-            progress_bars() as bar,
-        ):
-            result = run_scenario(
-                world,
-                directory,
-                engine=runtime,
-                training=bar("training"),
-                solving=bar("solving"),
-                inferring=bar,
-            )
-    show_result(result, directory.report, as_json=as_json)
+    plan = PlannedRun.of(scenario, overrides or (), out=out, engine=engine_named(engine, workers))
+    if resume and plan.is_finished:
+        typer.echo(f"fedsim: {plan.folder} is complete", err=True)
+    with _interruptions(plan.folder, resumable=plan.obstacle_to_resuming is None):
+        found = plan.run(force=force, resume=resume)
+    show_result(found.result, found.report, as_json=as_json)
 
 
 @app.command()
@@ -148,17 +115,19 @@ def deploy(
 
     The SuperLink is private, listens on this machine only, and ends with the run.
     """
-    world, folder = _prepare(scenario, overrides, out)
     from fedsim.core.locks import alone_in
     from scenarios.console import progress_bars
+    from scenarios.run.api import PlannedRun
     from scenarios.run.deploy import deploy as deploy_scenario
     from scenarios.run.directory import RunDirectory
 
+    plan = PlannedRun.of(scenario, overrides or (), out=out)
+
     # The run itself is alone in the folder, too: it is another process.
-    with alone_in(folder, create=True):
-        directory = RunDirectory.create(folder, replace=force)
+    with alone_in(plan.folder, create=True):
+        directory = RunDirectory.create(plan.folder, replace=force)
     with unwound_by_sigterm(), progress_bars() as bar:
-        result = deploy_scenario(world.scenario, directory, training=bar("training"))
+        result = deploy_scenario(plan.world.scenario, directory, training=bar("training"))
     show_result(result, directory.report, as_json=as_json)
 
 
@@ -169,26 +138,17 @@ def attack(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override attack.*, such as attack.solver=highs."),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Copy the run to this folder and attack it there.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the result of another attack.")] = False,
     as_json: Json = False,
 ) -> None:
     """Attack a saved transcript again, without training."""
-    from scenarios.run.scenario import load_scenario
+    from scenarios.run.api import attack as attack_again
 
-    for override in overrides or ():
-        if not override.startswith("attack."):
-            raise UserError(f"--set {override}: only attack.* can change after the training")
-
-    from fedsim.core.locks import alone_in
-    from scenarios.console import progress_bars
-    from scenarios.run.directory import RunDirectory
-    from scenarios.run.runner import attack_run, honest_part
-
-    with alone_in(run_dir), progress_bars() as bar:
-        directory = RunDirectory.open(run_dir)
-        settings = load_scenario(directory.scenario, overrides or ())
-        honest = honest_part(directory)
-        result = attack_run(settings, directory, honest, solving=bar("solving"), inferring=bar)
-    show_result(result, directory.report, as_json=as_json)
+    found = attack_again(run_dir, overrides or (), out=out, force=force)
+    show_result(found.result, found.report, as_json=as_json)
 
 
 @app.command()
@@ -229,20 +189,8 @@ app.command()(reproduce)
 app.add_typer(data, name="data")
 
 
-def _prepare(scenario: str, overrides: list[str] | None, out: Path | None) -> tuple[World, Path]:
-    """The world of the scenario and the folder of its run; raises for every mistake in the scenario."""
-    from scenarios.run.scenario import find_scenario, load_scenario
-
-    file = find_scenario(scenario)
-    settings = load_scenario(file, overrides or ())
-
-    from scenarios.run.world import World
-
-    return World.prepare(settings), out or Path("runs") / file.stem
-
-
 @contextmanager
-def _interruptions(directory: RunDirectory, *, resumable: bool) -> Iterator[None]:
+def _interruptions(folder: Path, *, resumable: bool) -> Iterator[None]:
     """Add to the line about a run that was cut short how to continue it."""
     again = this_command(without=("--force", "--resume"), plus=("--resume",))
     advice = f"; continue with: {again}" if resumable else ""
@@ -251,9 +199,9 @@ def _interruptions(directory: RunDirectory, *, resumable: bool) -> Iterator[None
             yield
     except (OSError, MemoryError, ProcessLostError) as error:
         known = ending(error)
-        if known is None:
+        if known is None or known[0] is not Status.OUTSIDE:
             raise
-        about = "" if isinstance(error, ProcessLostError) else f"{directory.path}: "
+        about = "" if isinstance(error, ProcessLostError) else f"{folder}: "
         raise RunFailedError(f"{about}{known[1]}{advice}") from error
 
 

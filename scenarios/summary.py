@@ -19,14 +19,14 @@ def show_result(result: Result, report_file: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result.to_json(), indent=2))
         return
-    for name, value, note in _figures(result):
+    for name, value, note in result_rows(result):
         typer.echo(f"{name:<14}{value:9.3f}   {note}")
     _show_exceptions(result.disaggregation)
     _show_inference(result)
     typer.echo(f"report           {report_file}")
 
 
-def _figures(result: Result) -> Iterator[tuple[str, float, str]]:
+def result_rows(result: Result) -> Iterator[tuple[str, float, str]]:
     """Rows of the table: name, value, and the baseline or remark beside it."""
     found, base = result.disaggregation, result.disaggregation.baselines
     names = ", columns matched to names by the truth" if found.pseudonymous else ""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import click
 import typer
 
-from fedsim.core.errors import UserError
 from scenarios.audit.kinds import Rows
 
 
@@ -80,11 +78,11 @@ def audit(
     ] = False,
 ) -> None:
     """Audit the logs of a real system: which clients do its sums and counts reveal?"""
-    from scenarios.audit.files import is_free, save_audit
-    from scenarios.audit.given import Given
+    from scenarios.audit.api import audit as audit_log
+    from scenarios.audit.summary import show_audit
 
-    given = Given(
-        folder=folder,
+    found = audit_log(
+        folder,
         aggregates=aggregates,
         models=models,
         server=server,
@@ -92,55 +90,16 @@ def audit(
         skip=tuple(skip or ()),
         modulus=modulus,
         counts=counts,
+        out=out,
+        clients=clients,
         counts_sd=counts_sd,
         cohort_sizes=cohort_sizes,
         layers=layers,
+        solver=solver,
+        seed=seed,
+        alternatives=alternatives,
     )
-    out = folder / "audit" if out is None and folder is not None else out
-    if out is None:
-        raise UserError("--out: expected a new folder for the results")
-    if not is_free(out):
-        raise UserError(f"{out} exists: choose another --out")
-    _check_solver(solver, has_counts=given.has_counts)
-
-    from fedsim.core.files import check_writable, writing
-    from scenarios.audit.audit import audit as audit_log
-    from scenarios.audit.score import score
-    from scenarios.audit.summary import show_audit
-    from scenarios.console import progress_bars
-
-    with writing(out):
-        check_writable(out)
-    log = given.read()
-    with progress_bars() as bar:
-        found = audit_log(
-            log,
-            num_clients=clients,
-            solver=solver,
-            seed=seed,
-            alternatives=alternatives,
-            solving=bar("solving"),
-            trying=bar("trying"),
-        )
-    # Only now: the attack is over.
-    truth = None if given.tap is None else given.tap.truth()
-    if truth is not None:
-        found = replace(found, score=score(found, truth, log.rounds))
-    save_audit(found, out)
     if as_json:
         typer.echo(json.dumps(found.summary(), indent=2))
         return
-    show_audit(found, out / "report.html")
-
-
-def _check_solver(solver: str, *, has_counts: bool) -> None:
-    from attacks.disaggregation import ProblemError
-    from attacks.disaggregation.disaggregate import solver_named
-    from attacks.disaggregation.solvers import unmet_need
-
-    try:
-        need = unmet_need(solver_named(solver), has_counts=has_counts)
-    except ProblemError as error:
-        raise UserError(f"--{error}") from error
-    if need is not None:
-        raise UserError(f"--solver: {need}")
+    show_audit(found.findings, found.report)

@@ -13,6 +13,7 @@ from scenarios.audit.words import advice, conclusion, noise, remarks, scored
 from scenarios.pages import BACKGROUND, INK, UNRECOVERED, embedded, render
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CLIENTS_ON_PAGE = 500
@@ -36,13 +37,19 @@ def render_audit(audit: Audit, clients: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _draw(recovery: Recovery) -> Figure:
-    """Recovered participation, clients across and rounds down; grey where nothing was recovered."""
-    from matplotlib.colors import ListedColormap
+    """The recovered participation on a figure of its own."""
     from matplotlib.figure import Figure
 
-    shown = np.where(recovery.outcome == Outcome.UNRESOLVED, 2, np.minimum(recovery.participation, 2))
     figure = Figure(figsize=(11, 4.6), layout="constrained")
-    axes = figure.subplots()
+    draw_on(figure.subplots(), recovery)
+    return figure
+
+
+def draw_on(axes: Axes, recovery: Recovery) -> None:
+    """Recovered participation, clients across and rounds down; grey where nothing was recovered."""
+    from matplotlib.colors import ListedColormap
+
+    shown = np.where(recovery.outcome == Outcome.UNRESOLVED, 2, np.minimum(recovery.participation, 2))
     axes.imshow(
         shown,
         cmap=ListedColormap([BACKGROUND, INK, UNRECOVERED]),
@@ -53,4 +60,3 @@ def _draw(recovery: Recovery) -> Figure:
     )
     axes.set(xlabel="client, in order of first appearance", ylabel="round")
     axes.locator_params(integer=True)
-    return figure

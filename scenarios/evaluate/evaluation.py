@@ -6,41 +6,29 @@ each defence. All blocks have the same seeds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
 from fedsim.core.errors import UserError
 from fedsim.core.settings import Settings
 from scenarios.run.checking import checked
-from scenarios.run.scenario import read_toml
+from scenarios.run.library import check_kind, read_toml
+from scenarios.run.overrides import Overrides, SettingsByKey, read_overrides
 from scenarios.sweep.sweep import Point, Sweep, SweepFile
 
 UNDEFENDED = "none"
 """The name of the base scenario as it is."""
 
 
-def _settings(content: Any) -> Any:
-    """Nested tables as dotted keys. A table with a `name` is one value."""
-    return dict(_leaves(content)) if isinstance(content, Mapping) else content
-
-
-def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in content.items():
-        if isinstance(value, Mapping) and "name" not in value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 class Candidate(Settings):
     """A defence: its name in the table, and its settings, as in a scenario."""
 
     name: str
-    set: Annotated[dict[str, Any], BeforeValidator(_settings), Field(min_length=1)]
+    set: Annotated[SettingsByKey, Field(min_length=1)]
 
 
 class EvaluationFile(Settings):
@@ -62,9 +50,11 @@ class Evaluation:
     points: Mapping[str, tuple[Point, ...]]
 
     @classmethod
-    def load(cls, path: Path, overrides: Iterable[str] = ()) -> Evaluation:
+    def load(cls, path: Path, overrides: Overrides = ()) -> Evaluation:
         """Read an evaluation file; `overrides` change its base. Any mistake is a `UserError` of one line."""
-        file, overrides = checked(EvaluationFile, read_toml(path), path), tuple(overrides)
+        content = read_toml(path)
+        check_kind(path, content, "evaluation")
+        file, changes = checked(EvaluationFile, content, path), read_overrides(overrides)
         names = [UNDEFENDED, *(candidate.name for candidate in file.defences)]
         if len(set(names)) < len(names):
             raise UserError(f"{path}: defences: each name must be unique, and none may be {UNDEFENDED!r}")
@@ -73,9 +63,9 @@ class Evaluation:
                 raise UserError(
                     f"{path}: defences: {candidate.name} sets the seed, but all defences share the same seeds"
                 )
-        for override in overrides:
-            if override.partition("=")[0].strip() == "seed":
-                raise UserError(f"--set {override}: {path} uses the seeds 1 to {file.seeds}")
+        for change in changes:
+            if change.key == "seed":
+                raise UserError(f"{change.said}: {path} uses the seeds 1 to {file.seeds}")
         blocks: dict[str, dict[str, Any]] = {UNDEFENDED: {}}
         blocks |= {candidate.name: candidate.set for candidate in file.defences}
         seeds = list(range(1, file.seeds + 1))
@@ -86,7 +76,8 @@ class Evaluation:
 
         def planned(*chosen: dict[str, list[Any]]) -> Sweep:
             sweep = SweepFile(title=file.title, base=file.base, vary=list(chosen), keep_runs=file.keep_runs)
-            return Sweep.plan(sweep, path, overrides)
+            return Sweep.plan(sweep, path, changes)
 
         points = {name: planned(block).points for name, block in vary.items()}
-        return cls(file, planned(*vary.values()), points)
+        whole = planned(*vary.values())
+        return cls(file.model_copy(update={"title": whole.file.title}), whole, points)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,35 +33,20 @@ def forecast(
     ] = False,
 ) -> None:
     """Forecast after how many rounds clients are exposed, and the effect of changes."""
-    from fedsim.core.errors import UserError
-    from fedsim.core.files import write_text, writing
-    from scenarios.console import progress_bars
-    from scenarios.forecast.forecast import Setting, compared
-    from scenarios.forecast.forecast import forecast as forecast_setting
-    from scenarios.forecast.page import render_forecast
-    from scenarios.run.checking import checked
-    from scenarios.run.scenario import apply
+    from scenarios.forecast.api import forecast as forecast_settings
 
-    given = {"clients": clients, "rate": rate, "window": window, "known": known}
-    given |= {"counts_noise": counts_noise, "noise": noise} | ({} if dim is None else {"dim": dim})
-    settings = {"as it is": checked(Setting, given, "forecast")}
-    for change in alternative or ():
-        content = dict(given)
-        for override in change.split(","):
-            key, equals, value = override.partition("=")
-            if not key.strip() or not equals:
-                raise UserError(f"--alternative {change}: expected KEY=VALUE, such as window=50")
-            apply(content, f"{key.replace('-', '_')}{equals}{value}")
-        settings[change] = checked(Setting, content, f"--alternative {change}")
-    if out.is_dir():
-        raise UserError(f"--out {out}: expected a file, such as forecast.html")
-    if not out.parent.is_dir():
-        raise UserError(f"--out {out}: there is no folder {out.parent}")
-
-    with progress_bars() as bar:
-        found = {name: forecast_setting(setting, bar(name)) for name, setting in settings.items()}
-    with writing(out):
-        write_text(out, render_forecast(found))
+    result = forecast_settings(
+        clients=clients,
+        rate=rate,
+        window=window,
+        known=known,
+        counts_noise=counts_noise,
+        noise=noise,
+        dim=dim,
+        alternatives={change: _change(change) for change in alternative or ()},
+        out=out,
+    )
+    found = result.forecasts
     if as_json:
         typer.echo(json.dumps({name: curve.figures() for name, curve in found.items()}, indent=2))
         return
@@ -77,6 +62,20 @@ def forecast(
         typer.echo("–: not within the rounds tried")
     for name, curve in found.items():
         typer.echo(f"{name}: based on {curve.rests_on()}")
-    for name in list(found)[1:]:
-        typer.echo(compared(found["as it is"], found[name], name))
+    for sentence in result.sentences:
+        typer.echo(sentence)
     typer.echo(f"page: {out}")
+
+
+def _change(text: str) -> dict[str, Any]:
+    """The settings in `KEY=VALUE[,KEY=VALUE]`."""
+    from fedsim.core.errors import UserError
+    from scenarios.run.overrides import toml_value
+
+    change = {}
+    for override in text.split(","):
+        key, equals, value = override.partition("=")
+        if not key.strip() or not equals:
+            raise UserError(f"--alternative {text}: expected KEY=VALUE, such as window=50")
+        change[key.strip().replace("-", "_")] = toml_value(value)
+    return change

@@ -9,6 +9,7 @@ from scenarios.forecast.forecast import COUNTED, PLANTED, CurvePoint, Forecast, 
 from scenarios.pages import embedded, render
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -28,11 +29,16 @@ def render_forecast(found: Mapping[str, Forecast]) -> str:
 
 
 def draw(found: Mapping[str, Forecast]) -> Figure:
-    """Exposed clients over rounds: dotted by counting, with markers by attacks, dashed at best."""
+    """The curves on a figure of their own."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.4), layout="constrained")
-    axes = figure.subplots()
+    draw_on(figure.subplots(), found)
+    return figure
+
+
+def draw_on(axes: Axes, found: Mapping[str, Forecast]) -> None:
+    """Exposed clients over rounds: dotted by counting, with markers by attacks, dashed at best."""
     for number, (name, forecast) in enumerate(found.items()):
         colour = f"C{number}"
         counted = [p for p in forecast.curve if p.basis == COUNTED]
@@ -61,4 +67,3 @@ def draw(found: Mapping[str, Forecast]) -> Figure:
     axes.set(xlabel="rounds", ylabel="exposed clients", ylim=(-0.02, 1.05), xlim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend()
-    return figure

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.sweep.cli import Fresh, Workers, at_work, interruptible
+from scenarios.sweep.cli import Fresh, Workers, interruptible
 
 if TYPE_CHECKING:
     from scenarios.reproduction.experiment import Experiment
     from scenarios.reproduction.outcome import Outcome
     from scenarios.sweep.directory import SweepDirectory
-    from scenarios.sweep.sweep import Sweep
 
 
 def reproduce(
@@ -50,62 +48,29 @@ def reproduce(
 ) -> None:
     """Reproduce the paper's tables and figures, ours beside theirs; finished cells are kept."""
     from fedsim.core.errors import UserError
-    from scenarios.reproduction.experiment import Budget, experiments
-
-    if budget is not None and budget not in list(Budget):
-        raise UserError(f"--budget {budget}: expected {' or '.join(Budget)}")
-    if only and not names:
-        raise UserError(f"--only {only[0]}: also give the NAME of a table or figure")
-    if record is not None and (record.suffix != ".md" or not record.parent.is_dir()):
-        raise UserError(f"--record {record}: expected a .md file in an existing folder")
-    overrides = () if data is None else (f'data.path="{data}"',)
-    chosen = experiments(names or (), overrides)
-
+    from scenarios.reproduction.api import CELLS, planned, reproductions, with_data
+    from scenarios.reproduction.experiment import experiments
     from scenarios.sweep.directory import SweepDirectory
 
-    directory = SweepDirectory(out / "cells")
+    if record is not None and (record.suffix != ".md" or not record.parent.is_dir()):
+        raise UserError(f"--record {record}: expected a .md file in an existing folder")
+    plans = planned(names or (), budget=budget, only=only or (), data=data)
+    directory = SweepDirectory(out / CELLS)
     if names:
-        wanted = Budget(budget or ("full" if only else "quick"))
-        _run(
-            [(e, e.only(e.budget(wanted), only or ())) for e in chosen], directory.path, workers, fresh=fresh
-        )
+        with interruptible():
+            for found in reproductions(plans, out, workers, fresh=fresh):
+                _show(found.outcome)
+                for reason in found.failed[:5]:
+                    typer.echo(f"failed           {reason}")
+                for path in found.files:
+                    typer.echo(f"{path.suffix[1:]:<17}{path}")
     elif record is None:
-        _list(chosen, directory)
+        _list([experiment for experiment, _ in plans], directory)
     if record is not None:
         from scenarios.reproduction.record import write_record
 
-        write_record(experiments((), overrides), directory, record)
+        write_record(experiments((), with_data(data)), directory, record)
         typer.echo(f"record           {record}")
-
-
-def _run(
-    plans: Sequence[tuple[Experiment, Sweep]], folder: Path, workers: int | None, *, fresh: bool
-) -> None:
-    """Check all experiments, then run them in turn, cheap points first; write each when it is finished."""
-    from scenarios.console import progress_bars
-    from scenarios.reproduction.cost import cheap_first
-    from scenarios.reproduction.outcome import Outcome
-    from scenarios.reproduction.page import write_outcome
-    from scenarios.sweep.run import check_worlds, run_sweep
-
-    with interruptible(), progress_bars() as bar:
-        for _, plan in plans:
-            check_worlds(plan, folder, bar("checking"), fresh=fresh)
-        with at_work(folder, workers) as (directory, pool):
-            for experiment, plan in plans:
-                ordered = replace(plan, points=tuple(cheap_first(plan.points)))
-                try:
-                    results = run_sweep(ordered, directory, pool, bar(experiment.name), fresh=fresh)
-                except KeyboardInterrupt:
-                    write_outcome(Outcome.read(experiment, directory), folder.parent)
-                    raise
-                outcome = Outcome.read(experiment, directory)
-                written = write_outcome(outcome, folder.parent)
-                _show(outcome)
-                for result in [result for result in results if result.reason][:5]:
-                    typer.echo(f"failed           {result.reason}")
-                for path in written:
-                    typer.echo(f"{path.suffix[1:]:<17}{path}")
 
 
 def _show(outcome: Outcome) -> None:

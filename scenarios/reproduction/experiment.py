@@ -17,7 +17,9 @@ from scenarios.reproduction.measures import Measure
 from scenarios.reproduction.measures.cell import Cell, Row, rest
 from scenarios.reproduction.measures.mean import Mean
 from scenarios.run.checking import checked
-from scenarios.run.scenario import Scenario, read_toml, toml_value
+from scenarios.run.library import read_toml
+from scenarios.run.overrides import Overrides, read_overrides, toml_value
+from scenarios.run.scenario import Scenario
 from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.run import read_results
 from scenarios.sweep.sweep import Block, Point, Sweep, SweepFile, shown
@@ -60,10 +62,10 @@ class Experiment:
     sweep: Sweep
 
     @classmethod
-    def load(cls, path: Path, overrides: Iterable[str] = ()) -> Experiment:
+    def load(cls, path: Path, overrides: Overrides = ()) -> Experiment:
         """Read the file of an experiment; `overrides` change the base of a federation."""
         file = checked(ExperimentFile, read_toml(path), path)
-        sweep = Sweep.plan(file, path, overrides if file.base is not None else ())
+        sweep = Sweep.plan(file, path, read_overrides(overrides) if file.base is not None else ())
         for figure in file.measure.measured:
             sweep.check_figure(figure, f"{path}: measure")
         return cls(path.stem, file, sweep)
@@ -150,7 +152,7 @@ def _circumstances(point: Point) -> dict[str, Any]:
     }
 
 
-def experiments(names: Iterable[str] = (), overrides: Iterable[str] = ()) -> list[Experiment]:
+def experiments(names: Iterable[str] = (), overrides: Overrides = ()) -> list[Experiment]:
     """The experiments of these names; all of them by default."""
     files = {
         path.stem: path for path in sorted(PAPER_FOLDER.glob("*.toml"), key=lambda path: _order(path.stem))
@@ -158,7 +160,6 @@ def experiments(names: Iterable[str] = (), overrides: Iterable[str] = ()) -> lis
     for name in names:
         if name not in files:
             raise UserError(f"{name}: no such table or figure, expected one of {', '.join(files)}")
-    overrides = tuple(overrides)
     return [Experiment.load(files[name], overrides) for name in dict.fromkeys(names or files)]
 
 

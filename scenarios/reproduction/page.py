@@ -37,7 +37,7 @@ def render_outcome(outcome: Outcome) -> str:
         picture=embedded(draw(outcome)),
         header=list(rows[0]) if rows else [],
         rows=[_texts(list(row.values())) for row in rows],
-        settings=tomli_w.dumps(outcome.experiment.file.model_dump(exclude_none=True)),
+        settings=tomli_w.dumps(outcome.experiment.file.content()),
     )
 
 

@@ -146,6 +146,15 @@ class RunDirectory:
                 else:
                     file.unlink()
 
+    def copy_to(self, other: RunDirectory) -> None:
+        """Copy what an attack starts from to an empty run directory."""
+        with writing(other.path):
+            for mine in (self.transcript, self.truth):
+                shutil.copytree(mine, other.path / mine.name)
+            for mine in (self.scenario, self.counts, self.result):
+                shutil.copy2(mine, other.path / mine.name)
+        other.manifest.write([other.transcript, other.truth, other.counts])
+
     @contextmanager
     def kept_unless_refused(self) -> Iterator[None]:
         """A block that fills this new directory: a mistake of the user leaves nothing behind."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import copy
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -16,8 +16,6 @@ from pydantic_core import PydanticCustomError
 from analytics.settings import AnalyticsSettings
 from attacks.disaggregation.solvers import unmet_need
 from attacks.settings import AttackSettings
-from fedsim.core.errors import UserError
-from fedsim.core.files import parsing, reading
 from fedsim.core.settings import Settings
 from fedsim.core.version import installed_version
 from fedsim.data import DataSource
@@ -26,8 +24,10 @@ from fedsim.federation import ClientSettings, FederationSettings
 from fedsim.models import Lenet, Model
 from fedsim.server.strategies import FedAvg
 from scenarios.run.checking import checked
+from scenarios.run.library import LIBRARY, check_kind, found_in_library, read_toml
+from scenarios.run.overrides import Overrides, change_all, read_overrides
 
-LIBRARY = Path(__file__).parents[1] / "library"
+__all__ = ["LIBRARY", "Scenario", "find_scenario", "load_scenario", "parse_scenario", "read_toml"]
 
 
 class Scenario(Settings):
@@ -77,6 +77,10 @@ class Scenario(Settings):
             )
         return self
 
+    def changed(self, overrides: Overrides) -> Scenario:
+        """The same scenario with other settings, as in `load_scenario`."""
+        return load_scenario(self, overrides)
+
     def to_toml(self) -> str:
         """Every setting with its default written out, and the versions of the main packages."""
         others = ", ".join(f"{name} {version(name)}" for name in ("flwr", "torch", "numpy", "scipy"))
@@ -87,77 +91,30 @@ class Scenario(Settings):
 
 def find_scenario(name: str) -> Path:
     """The file at that path, or the library's scenario of that name."""
-    if Path(name).exists():
-        return Path(name)
-    library = {path.stem: path for path in sorted(LIBRARY.glob("*.toml"))}
-    if name not in library:
-        raise UserError(f"{name}: no such file, and no such scenario in the library ({', '.join(library)})")
-    return library[name]
+    return found_in_library(name, "scenario")
 
 
-def load_scenario(file: Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario file and apply `key=value` overrides; any mistake is a `UserError` of one line."""
-    content = read_toml(file)
-    for override in overrides:
-        apply(content, override)
-    return checked(Scenario, content, file)
+def load_scenario(source: str | Path | Mapping[str, Any] | Scenario, overrides: Overrides = ()) -> Scenario:
+    """Read a scenario and change some of its settings; any mistake is a `UserError` of one line.
+
+    `source` is a file, a name from the library, a mapping with the sections of a scenario, or a scenario.
+    `overrides` are values by dotted key, such as `{"clients.local_epochs": 8}`, or texts like
+    `clients.local_epochs=8`.
+    """
+    match source:
+        case Scenario():
+            said, content = "scenario", source.model_dump(mode="json", exclude_none=True)
+        case str() | Path():
+            file = find_scenario(source) if isinstance(source, str) else source
+            said, content = str(file), read_toml(file)
+            check_kind(file, content, "scenario")
+        case _:
+            said, content = "scenario", copy.deepcopy(dict(source))
+    changes = read_overrides(overrides)
+    change_all(content, changes)
+    return checked(Scenario, content, said, changes)
 
 
 def parse_scenario(text: str) -> Scenario:
     """The scenario whose `to_toml` gave this text."""
     return checked(Scenario, tomllib.loads(text), "scenario")
-
-
-def read_toml(file: Path) -> dict[str, Any]:
-    """The content of a TOML file, without further checks."""
-    with reading(file, "a TOML file"):
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
-def apply(content: dict[str, Any], override: str) -> None:
-    """Apply an override `KEY=VALUE` to the content of a file."""
-    key, equals, text = override.partition("=")
-    if not equals or not all(key.strip().split(".")):
-        raise UserError(f"--set {override}: expected KEY=VALUE, such as clients.local_epochs=8")
-    put(content, key.strip(), toml_value(text), said=f"--set {override}")
-
-
-def put(content: dict[str, Any], key: str, value: Any, *, said: str) -> None:
-    """Set one dotted key in the content of a file. A bare name is expanded to a table with that `name`.
-
-    If the key leads through a value that is no table, the `UserError` begins with `said`.
-    """
-    *sections, last = key.split(".")
-    table: Any = content
-    for section in sections:
-        table = _below(table, section, said)
-    if isinstance(table, list):
-        raise UserError(f"{said}: {last} is an entry, expected {key}.KEY=VALUE")
-    table[last] = value
-
-
-def _below(table: Any, section: str, said: str) -> Any:
-    """The section of that name, or of that number in a list of sections."""
-    if isinstance(table, list):
-        if not section.isdecimal() or int(section) >= len(table):
-            raise UserError(f"{said}: {section} is not one of 0..{len(table) - 1}")
-        below = table[int(section)]
-    else:
-        below = table.setdefault(section, {})
-    if isinstance(below, str):
-        below = {"name": below}
-        table[int(section) if isinstance(table, list) else section] = below
-    if not isinstance(below, dict | list):
-        raise UserError(f"{said}: {section} is not a section")
-    return below
-
-
-def toml_value(text: str) -> Any:
-    """The text as a TOML value; a bare word is a string, and .5 is a number."""
-    try:
-        with parsing(f"{text:.60}…"):
-            return tomllib.loads(f"value = {text}")["value"]
-    except UserError as error:
-        if not isinstance(error.__cause__, tomllib.TOMLDecodeError):
-            raise
-        return float(text) if re.fullmatch(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", text, re.I) else text

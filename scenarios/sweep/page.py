@@ -15,6 +15,7 @@ from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.run import PointResult
 from scenarios.sweep.sweep import Sweep, shown
 from scenarios.sweep.table import tidy
+from scenarios.tables import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,12 +64,7 @@ def draw(rows: Sequence[dict[str, Any]], figure: str, axes: Sequence[str], rest:
     """A curve over one axis with a line per setting of the `rest`, or a heat map per setting."""
     from matplotlib.figure import Figure
 
-    values: dict[tuple[Place, Place], list[float]] = {}
-    for row in rows:
-        place = tuple(row[key] for key in axes), tuple(row[key] for key in rest)
-        found = values.setdefault(place, [])
-        if _is_number(row.get(figure)):
-            found.append(float(row[figure]))
+    values = _values(rows, figure, axes, rest)
     ticks = [list(dict.fromkeys(row[key] for row in rows)) for key in axes]
     others = list(dict.fromkeys(other for _, other in values))
     if len(axes) == 1:
@@ -92,6 +88,28 @@ def draw(rows: Sequence[dict[str, Any]], figure: str, axes: Sequence[str], rest:
         heat_map(panel, np.array(table), ticks, limits)
         panel.set(xlabel=axes[0], ylabel=axes[1], title=_label(rest, other))
     return picture
+
+
+def draw_curves(panel: Axes, sweep: Sweep, rows: Sequence[Row]) -> None:
+    """A sweep's figure over its first key, with a line for every setting of the other keys."""
+    axis, *rest = [*sweep.file.axes, *(k for k in sweep.keys if k not in (SEED, *sweep.file.axes))] or [SEED]
+    values = _values(rows, sweep.file.figure, [axis], rest)
+    others = list(dict.fromkeys(other for _, other in values))
+    _curves(panel, values, list(dict.fromkeys(row[axis] for row in rows)), rest, others)
+    panel.set(xlabel=axis, ylabel=sweep.file.figure)
+
+
+def _values(
+    rows: Sequence[Row], figure: str, axes: Sequence[str], rest: Sequence[str]
+) -> dict[tuple[Place, Place], list[float]]:
+    """The figure at every place of the axes and of the rest, one for each of the keys that are averaged."""
+    values: dict[tuple[Place, Place], list[float]] = {}
+    for row in rows:
+        place = tuple(row[key] for key in axes), tuple(row[key] for key in rest)
+        found = values.setdefault(place, [])
+        if _is_number(row.get(figure)):
+            found.append(float(row[figure]))
+    return values
 
 
 def _curves(

@@ -58,6 +58,7 @@ def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent, *, 
             World.prepare(scenario)
         except UserError as error:
             raise UserError(f"{scenario.title}: {error}") from error
+    progress(len(kinds), len(kinds))
 
 
 def run_sweep(
@@ -73,7 +74,7 @@ def run_sweep(
     A point that fails gets a reason, and the next call tries it again. With `fresh`, points that other code
     made count as not done; their files stay until they run.
     """
-    write_text(directory.file, tomli_w.dumps(sweep.file.model_dump(exclude_none=True)))
+    write_text(directory.file, tomli_w.dumps(sweep.file.content()))
     run = _Run(directory, pool or InProcess(), progress, fresh=fresh)
     run.to_the_end(sweep)
     return read_results(sweep, directory, run.reasons)

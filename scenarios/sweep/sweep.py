@@ -11,7 +11,7 @@ import difflib
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,9 @@ from fedsim.core.settings import Settings
 from scenarios.planted import Planted
 from scenarios.run.checking import checked
 from scenarios.run.figure_names import figure_names, is_figure
-from scenarios.run.scenario import Scenario, apply, find_scenario, put, read_toml
+from scenarios.run.library import check_kind, read_toml
+from scenarios.run.overrides import Override, Overrides, SettingsByKey, change_all, put, read_overrides
+from scenarios.run.scenario import Scenario, find_scenario
 
 Values = Mapping[str, Any]
 """Values by dotted key."""
@@ -59,7 +61,8 @@ class SweepFile(Settings):
 
     Points start from `base` (a scenario file, a name from the library, or a table with the sections of a
     scenario) or from `planted` (the settings of a planted problem). `vary` is a table of dotted keys with
-    lists of values, or several such tables. Each table gives all its combinations. The page shows `figure`
+    lists of values, or several such tables. Each table gives all its combinations. `set` holds settings by
+    dotted key that replace those of the base, as `--set` does. The page shows `figure`
     over the keys in `axes`, by default the first two that vary. Without `keep_runs`, a finished point keeps
     only its figures and its report. With `share_epochs`, points that differ only in `clients.local_epochs`
     share the longest training, if the model is fixed.
@@ -68,6 +71,7 @@ class SweepFile(Settings):
     title: str
     base: str | dict[str, Any] | None = None
     planted: dict[str, Any] | None = None
+    set: SettingsByKey = Field(default={})
     vary: Annotated[
         list[Block],
         Field(min_length=1),
@@ -77,6 +81,10 @@ class SweepFile(Settings):
     axes: list[str] = Field(default=[], max_length=2)
     keep_runs: bool = True
     share_epochs: bool = False
+
+    def content(self) -> dict[str, Any]:
+        """The file's content, defaults written out; without `set` if nothing is set."""
+        return self.model_dump(exclude_none=True, exclude=set() if self.set else {"set"})
 
 
 @dataclass(frozen=True)
@@ -129,21 +137,29 @@ class Sweep:
     keys: tuple[str, ...]
 
     @classmethod
-    def load(cls, path: Path, overrides: Iterable[str] = ()) -> Sweep:
+    def load(cls, path: Path, overrides: Overrides = ()) -> Sweep:
         """Read a sweep file; `overrides` change its base. Any mistake is a `UserError` of one line."""
-        file, overrides = checked(SweepFile, read_toml(path), path), tuple(overrides)
-        for override in overrides:
-            key = override.partition("=")[0].strip()
-            if all(key in block for block in file.vary):
-                raise UserError(f"--set {override}: {path} varies {key}, so the base cannot set it")
-        return cls.plan(file, path, overrides)
+        content = read_toml(path)
+        check_kind(path, content, "sweep")
+        file, changes = checked(SweepFile, content, path), read_overrides(overrides)
+        for change in changes:
+            if all(change.key in block for block in file.vary):
+                raise UserError(f"{change.said}: {path} varies {change.key}, so the base cannot set it")
+        return cls.plan(file, path, changes)
 
     @classmethod
-    def plan(cls, file: SweepFile, path: Path, overrides: Iterable[str] = ()) -> Sweep:
-        """The points of a sweep file. `path` names it in messages; a base is first looked for beside it."""
+    def plan(cls, file: SweepFile, path: Path, changes: Iterable[Override] = ()) -> Sweep:
+        """The points of a sweep file. `path` names it in messages; a base is first looked for beside it.
+
+        The file that the sweep keeps holds the `changes` too, so that running it gives the same points.
+        """
         kind, content = _base(file, path)
-        for override in overrides:
-            apply(content, override)
+        own, changes = read_overrides(file.set), tuple(changes)
+        change_all(content, (*own, *changes))
+        if changes:
+            told = ", ".join(map(str, changes))
+            every = {change.key: change.value for change in (*own, *changes)}
+            file = file.model_copy(update={"set": every, "title": f"{file.title} · {told}"})
         keys = tuple(dict.fromkeys(key for block in file.vary for key in block))
         for axis in file.axes:
             if axis not in keys:
@@ -151,7 +167,8 @@ class Sweep:
         points: dict[str, Point] = {}
         for block in file.vary:
             for combination in itertools.product(*block.values()):
-                point = _point(kind, content, dict(zip(block, combination, strict=True)), keys, path)
+                values = dict(zip(block, combination, strict=True))
+                point = _point(kind, content, values, keys, path, changes=changes)
                 points.setdefault(point.name, point)
         sweep = cls(file, tuple(points.values()), keys)
         sweep.check_figure(file.figure, f"{path}: figure")
@@ -179,7 +196,13 @@ def _base(file: SweepFile, path: Path) -> tuple[type[Scenario | Planted], dict[s
 
 
 def _point(
-    kind: type[Scenario | Planted], base: Mapping[str, Any], values: Values, keys: Iterable[str], path: Path
+    kind: type[Scenario | Planted],
+    base: Mapping[str, Any],
+    values: Values,
+    keys: Iterable[str],
+    path: Path,
+    *,
+    changes: Sequence[Override],
 ) -> Point:
     content = copy.deepcopy(dict(base))
     for key, value in values.items():
@@ -187,7 +210,7 @@ def _point(
     said = ", ".join(f"{key} = {shown(value)}" for key, value in values.items())
     if kind is Scenario and isinstance(title := content.get("title", ""), str):
         content["title"] = " · ".join(filter(None, (title, said)))
-    settings = checked(kind, content, f"{path}: {said}")
+    settings = checked(kind, content, f"{path}: {said}", [c for c in changes if c.key not in values])
     every = settings.model_dump(mode="json")
     return Point({key: values[key] if key in values else _lookup(every, key) for key in keys}, settings)
 

@@ -3,13 +3,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from scenarios import console
 from scenarios.cli import main
 
 
 @pytest.fixture
 def fedsim(tmp_path, monkeypatch, capsys):
-    """Runs the command in this process, in an empty folder."""
+    """Runs the command in this process, in an empty folder; lines about slow work never come."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(console, "FIRST_LINE_S", float("inf"))
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["fedsim", *map(str, arguments)])

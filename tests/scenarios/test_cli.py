@@ -71,9 +71,17 @@ def test_run_prints_json_for_machines_and_nothing_else(fedsim, scenario_file, tm
     assert done.stderr == ""
 
 
-def test_attack_again_with_another_solver(fedsim, run_copy):
+def test_attack_again_with_another_solver(fedsim, run_copy, tmp_path):
+    before = files_below(run_copy)
     done = fedsim("attack", run_copy, "--set", "attack.solver=highs")
+    assert (done.status, files_below(run_copy)) == (2, before)
+    assert "holds the result of another attack: choose --out for a copy, or add --force" in done.stderr
+    done = fedsim("attack", run_copy, "--set", "attack.solver=highs", "--out", tmp_path / "copy")
+    assert (done.status, files_below(run_copy)) == (0, before), done.stderr
+    done = fedsim("attack", run_copy, "--set", "attack.solver=highs", "--force")
     assert done.status == 0, done.stderr
+    for file in ("recovery.npz", "scenario.toml", "counts.csv"):
+        assert (run_copy / file).read_bytes() == (tmp_path / "copy" / file).read_bytes()
     assert json.loads((run_copy / "result.json").read_text())["disaggregation"]["solver"] == "highs"
     assert 'name = "highs"' in (run_copy / "scenario.toml").read_text()
     assert "exact columns" in done.stdout

@@ -120,6 +120,39 @@ def test_files_that_are_no_scenarios(tmp_path):
 
 
 def test_unknown_names_list_the_library():
-    with pytest.raises(UserError, match=r"quickstrat: no such file.*cifar10_fedavg, .*quickstart"):
+    with pytest.raises(UserError, match=r"quickstrat: no such file.*did you mean quickstart") as caught:
         find_scenario("quickstrat")
+    assert "cifar10_fedavg, " in str(caught.value) and "defences" not in str(caught.value)
+    with pytest.raises(UserError, match="`fedsim evaluate defences` runs this one"):
+        find_scenario("defences")
     assert find_scenario("quickstart").stem == "quickstart"
+
+
+def test_a_mistake_in_an_override_is_not_the_files():
+    with pytest.raises(UserError, match=r"^--set federation\.rounds=ten: federation\.rounds is 'ten'"):
+        load_scenario("quickstart", ["federation.rounds=ten"])
+
+
+def test_another_name_says_how_to_replace_the_settings_beside_it(scenario_file):
+    with pytest.raises(
+        UserError, match=r"--set model\.name=resnet: model\.hidden: unknown key.*--set model=resnet"
+    ):
+        load_scenario(scenario_file, ["model.name=resnet"])
+    assert load_scenario(scenario_file, ["model=resnet"]).model.name == "resnet"
+
+
+def test_a_title_tells_what_was_changed(scenario_file):
+    changed = load_scenario(scenario_file, ["federation.server_model=updated"])
+    assert changed.title == "Small · federation.server_model=updated"
+    assert load_scenario(scenario_file, ["title=Mine"]).title == "Mine"
+
+
+def test_a_scenario_can_be_made_of_a_mapping_and_changed(scenario_file):
+    read = load_scenario(scenario_file)
+    made = load_scenario(read_toml(scenario_file), {"seed": 9, "attack.solver": read.attack.solver})
+    assert (made.seed, made.attack) == (9, read.attack)
+    assert read.changed({"title": "Other"}) == load_scenario(scenario_file, ["title=Other"])
+    with pytest.raises(UserError, match="scenario: federation: missing"):
+        load_scenario({"title": "x", "data": "synthetic"})
+    with pytest.raises(UserError, match="expected a mapping, or a list of KEY=VALUE"):
+        load_scenario(read, "seed=9")
