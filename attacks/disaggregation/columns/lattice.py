@@ -91,6 +91,8 @@ def integer_columns(basis: NDArray[np.float64], rng: np.random.Generator) -> NDA
     """
     rounds, rank = basis.shape
     some = min(rounds, int(np.ceil(ROUNDS_PER_CLIENT * rank)))
+    if some == rank:  # every column lies in the space
+        return np.zeros((0, rounds), dtype=np.int64)
     chosen = np.sort(rng.permutation(rounds)[:some])
     outside = np.linalg.qr(basis[chosen], mode="complete")[0][:, rank:]
     bits = SPARE_BITS + int(np.ceil(rank / (some - rank) * np.log2(max(np.sqrt(some) / 2, 2))))

@@ -81,6 +81,11 @@ def test_a_space_without_whole_numbers_gives_no_columns():
     assert not list(binary_columns(basis, max_block=20, rng=np.random.default_rng(0)))
 
 
+def test_a_space_of_all_columns_gives_none():
+    """As many rounds as clients, under noise: nothing is outside of the space."""
+    assert not list(binary_columns(np.eye(8), max_block=20, rng=np.random.default_rng(0)))
+
+
 def test_differences_of_columns_are_completed():
     rng = np.random.default_rng(0)
     a, b, c = np.array([[1, 1, 1, 0, 0, 0, 0], [0, 1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 1, 0]])
