@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 
 __all__ = [
+    "ExposureMonitor",
     "RunFailedError",
     "Scenario",
     "SecureAggregation",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ExposureMonitor": "fedsim.tap",
     "RunFailedError": "fedsim.core.errors",
     "Scenario": "scenarios.run.scenario",
     "SecureAggregation": "fedsim.secure.strategy",

@@ -5,6 +5,7 @@ from fedsim.secure.client import SecureMod as SecureMod
 from fedsim.secure.client import answer_secure_aggregation as answer_secure_aggregation
 from fedsim.secure.client import secure_mod as secure_mod
 from fedsim.secure.strategy import SecureAggregation as SecureAggregation
+from fedsim.tap import ExposureMonitor as ExposureMonitor
 from fedsim.tap import Tap as Tap
 from scenarios.audit.api import audit as audit
 from scenarios.disaggregation import disaggregate as disaggregate

@@ -28,6 +28,7 @@ from scenarios.run.engines import ENGINES, INLINE
 from scenarios.summary import show_result
 from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each
+from scenarios.watch.cli import watch
 
 app = typer.Typer(
     help="Simulate federated learning, attack what its server sees, and measure what leaks.",
@@ -184,6 +185,7 @@ def list_(as_json: Json = False) -> None:
 app.command()(sweep)
 app.command()(evaluate)
 app.command()(audit)
+app.command()(watch)
 app.command()(forecast)
 app.command()(reproduce)
 app.add_typer(data, name="data")

@@ -4,6 +4,7 @@ A user's app imports this package. So it needs neither torch nor a scenario, and
 `analytics`, `attacks` and `scenarios`: the app may have folders of these names.
 """
 
+from fedsim.tap.exposure import ExposureMonitor
 from fedsim.tap.strategy import Tap
 
-__all__ = ["Tap"]
+__all__ = ["ExposureMonitor", "Tap"]

@@ -5,6 +5,7 @@ tap.json            what the rows are, and the layout; written in the first roun
 transcript/         aggregates.npy, rounds.csv, layers.json: the same files as in a run
 counts.csv          client, start, stop, count: one line per client and window
 state.json          private: how many rounds are complete, and the counts of the window that is not over
+exposure.jsonl      private: what the monitor found, if there is one
 truth/              private: who took part in which round, and clients' mean updates if asked for
 ```
 
@@ -20,7 +21,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -53,6 +54,8 @@ INITIAL_MODEL = "initial.npy"
 """In the transcript if rows are models: the model before the first round."""
 FORMAT = 1
 """Version of the folder's format."""
+EXPOSURE_FILE = "exposure.jsonl"
+"""One line of JSON per finding of the monitor."""
 _STATE_FILE = "state.json"
 _AGGREGATES = f"{TRANSCRIPT}/aggregates.npy"
 _ROUNDS = f"{TRANSCRIPT}/rounds.csv"
@@ -94,6 +97,12 @@ class _State:
     """How often each client took part since."""
     sizes: dict[str, int]
     """Bytes of every file that grows."""
+    published: list[int] = field(default_factory=list)
+    """The rounds after which counts were published."""
+    coarseness: int = 1
+    """How many times as long as asked for windows are; 0: no more counts are published."""
+    coarsened: int = -1
+    """Where the window begins that became longer last."""
 
 
 class TapLog:
@@ -104,6 +113,8 @@ class TapLog:
         self.layout: Layout | None = None
         """Fixed in the first round."""
         self._state = _State(0, False, 0, [], {}, {})
+        self.continued = False
+        """Whether a killed server began the recording."""
         try:
             check_writable(folder)
         except OSError as error:
@@ -121,7 +132,55 @@ class TapLog:
     @property
     def clients(self) -> int:
         """Clients that took part so far."""
-        return len(set(self._state.known) | set(self._state.open_window))
+        return len(self.known)
+
+    @property
+    def known(self) -> set[str]:
+        """Clients that took part so far."""
+        return set(self._state.known) | set(self._state.open_window)
+
+    @property
+    def published(self) -> tuple[int, ...]:
+        """The rounds after which counts were published."""
+        return tuple(self._state.published)
+
+    @property
+    def closes_at(self) -> int | None:
+        """The round after which the next counts are published; None if there are none to come."""
+        window = self._recording.window
+        if window is None or not self._state.coarseness:
+            return None
+        return self._state.window_start + window * self._state.coarseness
+
+    def stops_until(self, rounds: int) -> tuple[int, ...]:
+        """The rounds after which counts were published, or will be, if nothing changes."""
+        if self.closes_at is None:
+            return self.published
+        return (
+            *self.published,
+            *range(self.closes_at, rounds + 1, self.closes_at - self._state.window_start),
+        )
+
+    def coarsen(self) -> None:
+        """Make windows twice as long from the open one on; the same window is not made longer twice."""
+        if self._state.coarsened != self._state.window_start:
+            self._state.coarseness *= 2
+            self._state.coarsened = self._state.window_start
+
+    def withhold(self) -> None:
+        """Publish no more counts."""
+        self._state.coarseness = 0
+
+    def cohorts(self) -> list[list[int]]:
+        """Who took part in every complete round, as the truth has it; empty if it is not kept."""
+        if self._recording.truth == "none" or not self.rounds:
+            return []
+        found: list[list[int]] = [[] for _ in range(self.rounds)]
+        path = self.folder / _PARTICIPATION
+        with reading(path, "the truth of a recording"), path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                found[int(row["round"])].append(int(row["client"]))
+        return found
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other processes out of the folder during a block."""
@@ -148,7 +207,7 @@ class TapLog:
     def append(self, row: NDArray[np.float64], *, nodes: Iterable[int], weight: float) -> None:
         """Record a round: its row, the clients whose updates are in it, and their total weight."""
         assert self.layout is not None, "a recording begins with its layout"
-        state, clients, window = self._state, [str(node) for node in nodes], self._recording.window
+        state, clients = self._state, [str(node) for node in nodes]
         self._append(_AGGREGATES, row.astype(np.float32).tobytes())
         self._rewrite_header(npy_header(np.dtype(np.float32), (state.rounds + 1, self.layout.dim)))
         self._append(_ROUNDS, _lines([(state.rounds, len(clients), f"{weight:.17g}")]))
@@ -158,7 +217,7 @@ class TapLog:
             state.open_window[client] = state.open_window.get(client, 0) + 1
         state.rounds += 1
         state.finished = False
-        if window is not None and state.rounds - state.window_start == window:
+        if state.rounds == self.closes_at:
             self._close_window()
         self._save_state()
 
@@ -180,10 +239,14 @@ class TapLog:
             write_npz(path, mean=mean.astype(np.float32), rounds=np.array(rounds + 1))
 
     def finish(self) -> None:
-        """The training is over: close the last window. No other process continues the recording."""
+        """The training is over: close the last window. No other process continues the recording.
+
+        If windows became coarser, a part of a window would be too fine, and is not published.
+        """
         if self.layout is None:
             return
-        if self._recording.window is not None and self.rounds > self._state.window_start:
+        whole = self._recording.window is not None and self._state.coarseness == 1
+        if whole and self.rounds > self._state.window_start:
             self._close_window()
         self._state.finished = True
         self._save_state()
@@ -200,6 +263,7 @@ class TapLog:
         self._append(COUNTS_FILE, _lines((*before, *counts)))
         state.open_window = {}
         state.window_start = stop
+        state.published.append(stop)
 
     def _keeps(self, name: str) -> bool:
         if name == COUNTS_FILE:
@@ -244,7 +308,7 @@ class TapLog:
             if not path.exists() or path.stat().st_size < size:
                 raise UserError(f"{path} is shorter than the tap left it: choose another folder")
             os.truncate(path, size)
-        self._state, self.layout = state, layout
+        self._state, self.layout, self.continued = state, layout, True
         self._rewrite_header(npy_header(np.dtype(np.float32), (state.rounds, layout.dim)))
 
     def _clear_unbegun(self) -> None:
@@ -257,6 +321,14 @@ class TapLog:
             raise UserError(f"{self.folder} holds other files: choose another folder for Tap(out=…)")
         for file in files:
             file.unlink()
+
+
+def progress_of(folder: Path) -> tuple[int, bool]:
+    """How many rounds of a recording are complete, and whether its training is over."""
+    path = folder / _STATE_FILE
+    with reading(path, "the state of a recording"):
+        state = json.loads(path.read_text(encoding="utf-8"))
+        return int(state["rounds"]), bool(state["finished"])
 
 
 def _lines(rows: Iterable[Iterable[object]]) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from logging import WARNING
 from typing import Literal
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedsim.core.errors import UserError
 from fedsim.server.attachment import Summed, SummedReply
+from fedsim.tap.exposure.monitor import Watch
 from fedsim.tap.layout import Arrays, Layout, aligned, arrays_in
 from fedsim.tap.log import Recording, TapLog
 
@@ -30,6 +32,8 @@ class Cohort:
     weight: float = 0.0
     nodes: list[int] = field(default_factory=list)
     updates: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    samples: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    """What the monitor looks at."""
 
 
 class Recorder:
@@ -40,8 +44,15 @@ class Recorder:
     """
 
     def __init__(
-        self, tap_log: TapLog, recording: Recording, *, replies: Replies, skip: Sequence[str]
+        self,
+        tap_log: TapLog,
+        recording: Recording,
+        *,
+        replies: Replies,
+        skip: Sequence[str],
+        watch: Watch | None = None,
     ) -> None:
+        self.watch = watch
         self.log, self._recording, self._replies, self._skip = tap_log, recording, replies, tuple(skip)
         self._sent: dict[int, Arrays] = {}
         self._model: dict[str, NDArray[np.generic]] = {}
@@ -57,6 +68,15 @@ class Recorder:
                 raise UserError(f"Tap({name}={value!r}) inside secure aggregation: expected {expected!r}")
         if self._recording.truth == "updates":
             raise UserError("Tap(truth='updates') inside secure aggregation: single updates are hidden there")
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """A block in which the monitor may start processes; they end with it."""
+        try:
+            yield
+        finally:
+            if self.watch is not None:
+                self.watch.end()
 
     def sent(self, model: ArrayRecord, messages: Sequence[Message]) -> None:
         """Remember what every node was sent in this round, before anybody can change it."""
@@ -97,6 +117,8 @@ class Recorder:
             cohort.nodes.extend(nodes)
             if self._recording.truth == "updates":
                 cohort.updates[node] = weight * update
+            if self.watch is not None and not isinstance(reply, SummedReply):
+                cohort.samples[node] = weight * self.watch.sampled(update)
         if refused and cohort is None and self.log.rounds == 0:
             raise UserError(f"Tap: {refused[0]}")
         for line in refused:
@@ -113,9 +135,26 @@ class Recorder:
         row = self._model_row() if self._recording.rows == "model" else cohort.total
         if self._recording.rows == "mean" and cohort.nodes:
             row = row / cohort.weight
+        self._recognise(cohort.nodes)
+        if self.watch is not None:
+            self.watch.add(cohort.nodes, cohort.samples)
         self.log.append(row, nodes=cohort.nodes, weight=cohort.weight)
         if self._recording.truth == "updates":
             self.log.add_updates(cohort.updates)
+
+    def _recognise(self, nodes: Sequence[int]) -> None:
+        """Warn if a restarted server meets nobody whom the killed one knew."""
+        if not self.log.continued or not nodes:
+            return
+        if self.log.known.isdisjoint(map(str, nodes)):
+            log(
+                WARNING,
+                "Tap: none of the %s nodes of this round took part before the restart. Flower's simulation "
+                "draws new node ids for every run, and SuperNodes that start again may get new ones: the "
+                "recording counts them as new clients. Record a restarted simulation in a new folder.",
+                len(nodes),
+            )
+        self.log.continued = False
 
     def _weight(self, reply: Message) -> tuple[float, str]:
         """The weight of a reply, and why it has none."""

@@ -16,8 +16,10 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedsim.core.buffers import BUFFERS
 from fedsim.core.errors import UserError
 from fedsim.server.attachment import Attachment, Summed, attachments, innermost, listed, replace_method
+from fedsim.tap.exposure.monitor import ExposureMonitor, Watch
 from fedsim.tap.log import Recording, Rows, TapLog, TruthKept
 from fedsim.tap.recorder import Recorder, Replies
+from fedsim.tap.stopping import SoFar, TrainingStoppedError
 
 
 class Tap(Attachment):
@@ -37,10 +39,13 @@ class Tap(Attachment):
     The truth stands apart, in files that only their owner can read: `"participation"` says who took part in
     which round, `"updates"` adds the mean update of every client, and `"none"` keeps nothing.
 
+    A `monitor` raises an alarm before clients are exposed. If it stops the training, `start` returns the
+    model so far.
+
     A server that was killed continues its recording. A finished recording is never overwritten.
     """
 
-    _own: ClassVar[frozenset[str]] = Attachment._own | {"_recorder"}
+    _own: ClassVar[frozenset[str]] = Attachment._own | {"_recorder", "_so_far"}
 
     def __init__(
         self,
@@ -53,6 +58,7 @@ class Tap(Attachment):
         replies: Replies = "models",
         skip: Sequence[str] = BUFFERS,
         truth: TruthKept = "participation",
+        monitor: ExposureMonitor | None = None,
     ) -> None:
         for name, value, allowed in (
             ("record", record, get_args(Rows)),
@@ -66,7 +72,8 @@ class Tap(Attachment):
         if isinstance(skip, str):
             raise UserError(f"Tap(skip={skip!r}): expected a list of patterns")
         recording = Recording(rows=record, weighted_by=weighted_by, window=window, truth=truth)
-        recorder = Recorder(TapLog(Path(out), recording), recording, replies=replies, skip=skip)
+        if monitor is not None and not isinstance(monitor, ExposureMonitor):
+            raise UserError(f"Tap(monitor={monitor!r:.40}): expected an ExposureMonitor, or None")
         super().__init__(strategy)
         for attachment in attachments(strategy):
             if attachment._hides_replies:
@@ -74,15 +81,22 @@ class Tap(Attachment):
                 raise UserError(
                     f"Tap({name}(…)) would record masked vectors: write {name}(Tap(…)), which records sums"
                 )
+        tap_log = TapLog(Path(out), recording)
+        watch = None if monitor is None else Watch(monitor, tap_log)
+        recorder = Recorder(tap_log, recording, replies=replies, skip=skip, watch=watch)
         object.__setattr__(self, "_recorder", recorder)
-        _attach(innermost(strategy), recorder)
+        object.__setattr__(self, "_so_far", SoFar())
+        _attach(innermost(strategy), recorder, self._so_far)
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
-        """The strategy's own `start`."""
+        """The strategy's own `start`; Flower's `Result` with the model so far if the monitor stops it."""
         recorder: Recorder = self._recorder
         before = recorder.log.rounds
-        with recorder.log.alone():
-            result = self.inner.start(*args, **kwargs)
+        with recorder.log.alone(), recorder.watching():
+            try:
+                result = self.inner.start(*args, **self._so_far.with_evaluation(kwargs))
+            except TrainingStoppedError:
+                result = self._so_far.result
             recorder.log.finish()
         if recorder.log.rounds == before:
             log(WARNING, "Tap: no round was recorded: start() never called aggregate_train with replies")
@@ -97,14 +111,17 @@ class Tap(Attachment):
         self._recorder.expect_sums(summed)
 
 
-def _attach(strategy: Strategy, recorder: Recorder) -> None:
-    """Record the two calls of a training round on the object itself."""
+def _attach(strategy: Strategy, recorder: Recorder, so_far: SoFar) -> None:
+    """Record the calls of a round on the object itself."""
     configure, aggregate = strategy.configure_train, strategy.aggregate_train
+    evaluate = strategy.aggregate_evaluate
 
     @wraps(configure)
     def configure_train(
         server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
+        if recorder.watch is not None and recorder.watch.stopped:
+            raise TrainingStoppedError(f"the monitor of a Tap ends the training before round {server_round}")
         messages = listed(configure(server_round, arrays, config, grid))
         recorder.sent(arrays, messages)
         return messages
@@ -119,7 +136,15 @@ def _attach(strategy: Strategy, recorder: Recorder) -> None:
         result = aggregate(server_round, replies)
         if cohort is not None:
             recorder.record(cohort, result[0])
+        so_far.trained(server_round, *result)
         return result
+
+    @wraps(evaluate)
+    def aggregate_evaluate(server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        metrics = evaluate(server_round, replies)
+        so_far.evaluated(server_round, metrics)
+        return metrics
 
     replace_method(strategy, "configure_train", configure_train)
     replace_method(strategy, "aggregate_train", aggregate_train)
+    replace_method(strategy, "aggregate_evaluate", aggregate_evaluate)

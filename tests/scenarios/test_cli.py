@@ -232,7 +232,7 @@ def test_unwritable_folder(fedsim, scenario_file, tmp_path):
         (["run", "quickstrat"], "no such scenario in the library"),
         (["run", "{run}/scenario.toml", "--sett", "seed=1"], "No such option '--sett'"),
         (["run"], "Missing argument 'SCENARIO'"),
-        (["atack", "{run}"], "No such command 'atack'. (Did you mean one of: 'attack', 'data'?)\n"),
+        (["atack", "{run}"], "No such command 'atack'. (Did you mean one of: 'attack', 'data', 'watch'?)\n"),
     ],
 )
 def test_other_commands_mistakes(fedsim, run_copy, arguments, message):

@@ -1,0 +1,102 @@
+"""How alike a client's updates are from round to round, measured while they pass by.
+
+What stays the same in a client's updates is signal for an attacker; what changes is noise. Directions with
+little noise tell clients apart best, and attackers whiten. So both are measured relative to the covariance of
+the noise. Memory holds two vectors per client, and some differences between updates.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsim.tap.exposure.evidence import EXACT, Signal
+
+ENTRIES = 1024
+"""Entries of an update that are looked at, evenly spread."""
+_DIFFERENCES = 256
+"""Differences between consecutive updates of a client that are kept, as samples of the noise."""
+_ROUNDING = 1e-10
+"""Share of the energy that rounding in single precision may explain."""
+
+
+class Similarity:
+    """Grows with every update; `signal` says what is known so far."""
+
+    def __init__(self) -> None:
+        self._chosen: NDArray[np.intp] | None = None
+        self._halves: dict[int, NDArray[np.float64]] = {}
+        """Sums of a client's updates, by turns in one of two rows."""
+        self._latest: dict[int, NDArray[np.float64]] = {}
+        self._numbers: dict[int, int] = {}
+        self._differences: deque[NDArray[np.float64]] = deque(maxlen=_DIFFERENCES)
+        self._dim = 0
+
+    def sampled(self, row: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(at most `ENTRIES`,) evenly spread entries of a row."""
+        if self._chosen is None:
+            self._dim = len(row)
+            self._chosen = np.unique(np.linspace(0, len(row) - 1, ENTRIES).astype(np.intp))
+        return row[self._chosen]
+
+    def add(self, updates: Mapping[int, NDArray[np.float64]]) -> None:
+        """Add the `sampled` updates of a round, as they are in the sum, by client."""
+        for client, update in updates.items():
+            number = self._numbers.get(client, 0)
+            if number:
+                self._differences.append(update - self._latest[client])
+            else:
+                self._halves[client] = np.zeros((2, len(update)))
+            self._halves[client][number % 2] += update
+            self._latest[client] = update
+            self._numbers[client] = number + 1
+
+    def signal(self) -> Signal:
+        """The signal in the updates so far."""
+        repeated = [client for client, number in self._numbers.items() if number > 1]
+        if len(repeated) < 3:
+            return Signal()
+        numbers = np.array([self._numbers[client] for client in repeated])
+        halves = np.array([self._halves[client] for client in repeated])
+        odd, even = halves[:, 0] / ((numbers + 1) // 2)[:, None], halves[:, 1] / (numbers // 2)[:, None]
+        odd, even = odd - odd.mean(axis=0), even - even.mean(axis=0)
+        noise = np.array(self._differences) / np.sqrt(2)
+        exact = (noise**2).sum() / len(noise) <= _ROUNDING * (odd**2).sum() / len(odd)
+        # The noise of the two halves is independent, so their product has no bias.
+        K = _standardised_product(odd, even) if exact else _whitened_product(odd, even, noise)
+        K = (K + K.T) / 2 * (self._dim / noise.shape[1])
+        total = float(np.trace(K)) / (len(repeated) - 1)
+        if total <= 0:
+            return Signal(0.0, 1.0, measured=True)
+        apart = ~np.eye(len(K), dtype=bool)
+        directions = min(max(total**2 / float((K[apart] ** 2).mean()), 1.0), float(self._dim))
+        return Signal(EXACT if exact else total / directions, directions, measured=True)
+
+
+def _standardised_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """a bᵀ after every entry is scaled to variance 1."""
+    scale = np.maximum((a**2).mean(axis=0), np.finfo(np.float64).tiny)
+    return np.asarray(a / scale @ b.T)
+
+
+def _whitened_product(
+    a: NDArray[np.float64], b: NDArray[np.float64], noise: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """a S⁻¹ bᵀ, where S is the covariance of the `noise` (samples, entries), shrunk towards a multiple of I.
+
+    By as much as the oracle approximating shrinkage of Chen et al. (2010) says. S is never formed.
+    """
+    samples, entries = noise.shape
+    G = noise @ noise.T / samples  # the same eigenvalues as the sample covariance
+    trace, square = float(np.trace(G)), float((G**2).sum())
+    mean = trace / entries
+    top = (1 - 2 / entries) * square + trace**2
+    shrinkage = min(1.0, top / ((samples + 1 - 2 / entries) * max(square - trace**2 / entries, 1e-300)))
+    floor = shrinkage * mean
+    weight = (1 - shrinkage) / samples
+    core = np.eye(samples) / max(weight, 1e-300) + noise @ noise.T / floor
+    left, right = a @ noise.T / floor, b @ noise.T / floor
+    return np.asarray(a @ b.T / floor - left @ np.linalg.solve(core, right.T))
