@@ -83,7 +83,7 @@ class InferenceAttack(Settings, ABC):
             raise self.unmet(f"{self.needs_task.title}; the data are for {task.title}")
         if self.needs_layer is not None and not self.needs_layer.met_by(knowledge):
             raise self.unmet(f"{self.needs_layer.value}; model {knowledge.model.name} has none")
-        if self.needs_full_gradients and work.local_epochs * work.batches_per_epoch > 1:
+        if self.needs_full_gradients and work.steps > 1:
             raise self.unmet(
                 f"full gradients: expected clients.local_epochs = 1 and clients.batch_size of at least "
                 f"{work.examples_per_round}, got {work.local_epochs} and {work.batch_size}"

@@ -53,11 +53,11 @@ class Knowledge:
 
     @cached_property
     def layer_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the tensors that an update concatenates."""
+        """The shapes of the parameters that an update begins with."""
         return tuple(tuple(p.shape) for p in self.module.parameters())
 
     def layers(self, vector: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """A vector of parameters, or an update, split into the tensors of the model."""
+        """A model's vector, or an update, split into the model's parameters; statistics follow them."""
         ends = np.cumsum([int(np.prod(shape)) for shape in self.layer_shapes])
-        pieces = np.split(vector, ends[:-1])
+        pieces = np.split(vector, ends)[:-1]
         return [piece.reshape(shape) for piece, shape in zip(pieces, self.layer_shapes, strict=True)]

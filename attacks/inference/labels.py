@@ -55,8 +55,7 @@ def label_shares(
 
 def total_step(work: LocalWork) -> float:
     """The distance that a constant gradient of length one moves the model over all local steps."""
-    steps = work.local_epochs * work.batches_per_epoch
-    velocity = np.cumsum(work.momentum ** np.arange(steps))
+    velocity = np.cumsum(work.momentum ** np.arange(work.steps))
     return work.lr * float(velocity.sum())
 
 

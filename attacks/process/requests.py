@@ -131,7 +131,11 @@ class Infer(Request):
 
     def answer(self, session: Session, files: tuple[int, ...], watch: Watch) -> Reply:
         """The guesses, and the steps that they took."""
+        import torch
+
         assert session.attack is not None and session.knowledge is not None, "an inference has to be begun"
+        # For layers that draw random numbers, such as dropout.
+        torch.manual_seed(self.seed % 2**63)
         rng = np.random.default_rng(self.seed)
         found = session.attack.infer(self.evidence, session.knowledge, rng=rng, watch=watch)
         return {"values": found.values}, {"iterations": found.iterations}

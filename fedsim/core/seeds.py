@@ -34,6 +34,7 @@ class Stage(IntEnum):
     DEVICE = 7
     AUXILIARY = 8
     SCORING = 9
+    DROPOUT = 10
     TELEMETRY = 20
     RELEASE = 21
     DEFENCE = 22

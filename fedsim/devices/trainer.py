@@ -21,7 +21,13 @@ from fedsim.devices.processes import ForkedProcesses
 from fedsim.federation import ClientSettings
 from fedsim.models.architecture import Architecture
 from fedsim.tasks.task import StackedTask
-from fedsim.training.determinism import check_same_update, is_checked_twice, without_random_numbers
+from fedsim.training.determinism import (
+    check_same_update,
+    draws,
+    is_checked_twice,
+    layers_draw,
+    without_other_random_numbers,
+)
 from fedsim.training.local_training import (
     FlatModel,
     examples_used,
@@ -77,7 +83,8 @@ class Trainer:
         self._task, self._examples, self._owned = data.task, data.train, owned
         self._is_foreign = model.is_foreign
         module = initial_model(model, data.task, stream(seed, seeds.Stage.MODEL))
-        self._stacked = _stackable(data, module)
+        self._draws = model.is_foreign or draws(module)
+        self._stacked = _stackable(data, module) if settings.is_plain else None
         self._stacks: dict[tuple[int, bool], Stack] = {}
         self._scratch = FlatModel(module)
         self._workers = ForkedProcesses[Chunk](min(workers, len(owned)), self._train)
@@ -85,8 +92,8 @@ class Trainer:
         self._start = _shared(self._scratch.dim)
         self._spool = spool
         own = settings.local_epochs
-        self._marks = tuple(number for number in (spool.epochs if spool else (own,)) if number <= own)
-        self._rows = _shared(len(owned), len(self._marks), self._scratch.dim)
+        self._marks = tuple(number for number in (spool.epochs if spool else ()) if number <= own)
+        self._rows = _shared(len(owned), max(1, len(self._marks)), self._scratch.dim)
         self._ready: dict[tuple[int, int], int] = {}
 
     def examples_used(self, client: int) -> int:
@@ -167,7 +174,7 @@ class Trainer:
             self._stack(self._stacked, len(chunk.clients), shards.size),
             torch.from_numpy(self._start),
             shards=shards,
-            settings=self.settings,
+            settings=self.settings.in_round(chunk.round_index),
             rngs=[self._rng(client, chunk.round_index) for client in chunk.clients],
             marks=self._marks,
             out=torch.from_numpy(rows),
@@ -176,13 +183,14 @@ class Trainer:
     def _alone(
         self, client: int, round_index: int, start: NDArray[np.float32], marks: Sequence[int] = ()
     ) -> NDArray[np.float32]:
-        """One client's update; a `RunFailedError` if a network of the user's turns out to be random."""
-        if not self._is_foreign:
+        """One client's update; a `UserError` if a network of the user's draws random numbers of its own."""
+        if not self._draws:
             return self._computed(client, round_index, start, marks)
-        with without_random_numbers():
+        with layers_draw(self.seed, client, round_index), without_other_random_numbers():
             update = self._computed(client, round_index, start, marks)
-        if is_checked_twice(client, round_index):
-            again = self._computed(client, round_index, start, marks)
+        if self._is_foreign and is_checked_twice(client, round_index):
+            with layers_draw(self.seed, client, round_index):
+                again = self._computed(client, round_index, start, marks)
             check_same_update(update, again, client=client, round_index=round_index)
         return update
 
@@ -196,7 +204,7 @@ class Trainer:
             inputs=self._task.as_inputs(self._examples.inputs[mine]),
             targets=self._task.as_targets(self._examples.targets[mine]),
             loss=self._task.loss,
-            settings=self.settings,
+            settings=self.settings.in_round(round_index),
             rng=self._rng(client, round_index),
             marks=marks,
         )

@@ -8,10 +8,13 @@ from fedsim.core.settings import BY_NAME
 from fedsim.models.custom import Custom
 from fedsim.models.images.cnn import Cnn
 from fedsim.models.images.lenet import Lenet
-from fedsim.models.images.resnet import Resnet
+from fedsim.models.images.resnet import Resnet, Resnet18
+from fedsim.models.images.vit import Vit
 from fedsim.models.mlp import Mlp
 from fedsim.models.text.gru import Gru
 
-Model = Annotated[Lenet | Mlp | Cnn | Resnet | Gru | Custom, Field(discriminator="name"), BY_NAME]
+Model = Annotated[
+    Lenet | Mlp | Cnn | Resnet | Resnet18 | Vit | Gru | Custom, Field(discriminator="name"), BY_NAME
+]
 
-__all__ = ["Cnn", "Custom", "Gru", "Lenet", "Mlp", "Model", "Resnet"]
+__all__ = ["Cnn", "Custom", "Gru", "Lenet", "Mlp", "Model", "Resnet", "Resnet18", "Vit"]

@@ -20,6 +20,7 @@ from fedsim.models.architecture import Architecture
 from fedsim.tasks.task import Inputs, Task
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 
@@ -30,10 +31,11 @@ class Custom(Architecture):
     scenario files that you did not write. The factory returns an `nn.Module` from (n, *input_shape) to (n,
     outputs), the logits if the task is a classification.
 
-    A federation exchanges parameters only, and every engine has to compute the same update. So a network is
-    refused if it keeps other state (batch normalisation) or draws random numbers (dropout). A factory is
-    refused if it returns other weights when it is called again with the same state of torch's generator.
-    Training goes on checking: see `fedsim.training.determinism`.
+    A federation exchanges parameters and the running statistics of normalisation layers, and every engine has
+    to compute the same update. So a network is refused if it keeps other state, or draws random numbers that
+    are not torch's; torch's are those of the client and the round (dropout). A factory is refused if it
+    returns other weights when it is called again with the same state of torch's generator. Training goes on
+    checking: see `fedsim.training.determinism`.
     """
 
     needs: ClassVar[str] = "any inputs"
@@ -144,6 +146,8 @@ def _tried_out(module: Any, task: Task) -> nn.Module:
     import torch
     from torch import nn
 
+    from fedsim.models.normalisation import batch_counters, running_statistics
+
     if not isinstance(module, nn.Module):
         raise ValueError(f"expected an nn.Module, got {type(module).__name__}")
     parameters = list(module.parameters())
@@ -151,22 +155,32 @@ def _tried_out(module: Any, task: Task) -> nn.Module:
         raise ValueError("it has no parameters")
     if any(parameter.dtype != torch.float32 for parameter in parameters):
         raise ValueError("expected parameters of type float32 only")
-    before = [buffer.clone() for buffer in module.buffers()]
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     module.train()
-    with torch.no_grad():
-        # Two constant inputs that differ a little: dropout shows in the outputs, whatever it drops.
-        constants = torch.arange(2) if task.inputs.integer else torch.linspace(-0.5, 0.5, 2)
-        batch = constants.reshape(2, *(1 for _ in task.input_shape)).expand(2, *task.input_shape).contiguous()
-        first, second = module(batch), module(batch)
+    # Two constant inputs that differ a little: random numbers show in the outputs, whatever they do.
+    constants = torch.arange(2) if task.inputs.integer else torch.linspace(-0.5, 0.5, 2)
+    batch = constants.reshape(2, *(1 for _ in task.input_shape)).expand(2, *task.input_shape).contiguous()
+    first, second = (_outputs(module, batch) for _ in range(2))
     if not isinstance(first, torch.Tensor) or first.shape != (2, *task.output_shape):
         got = tuple(first.shape) if isinstance(first, torch.Tensor) else type(first).__name__
         raise ValueError(
             f"expected outputs of shape {(2, *task.output_shape)} for two {task.noun}, got {got}"
         )
-    if any(not torch.equal(old, new) for old, new in zip(before, module.buffers(), strict=True)):
-        raise ValueError(
-            "it keeps state beside its parameters (batch normalisation?): use group normalisation"
-        )
+    federated = {id(tensor) for tensor in (*running_statistics(module), *batch_counters(module))}
+    for name, buffer in module.named_buffers():
+        if id(buffer) in federated:
+            buffer.copy_(before[name])
+        elif not torch.equal(before[name], buffer):
+            raise ValueError(f"it keeps state beside its parameters and running statistics: {name}")
     if not torch.equal(first, second):
-        raise ValueError("it gives two answers to one batch (dropout?)")
+        raise ValueError("it gives two answers to one batch: draw random numbers from torch's generator only")
     return module
+
+
+def _outputs(module: nn.Module, batch: torch.Tensor) -> Any:
+    """The outputs in training mode, with the same random numbers from torch's generator every time."""
+    import torch
+
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return module(batch)

@@ -11,6 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedsim.core.errors import UserError
+from fedsim.models.normalisation import batch_counters, normalises_by_batch, running_statistics
+from fedsim.training.descent import Descent
+
 if TYPE_CHECKING:
     from fedsim.models.architecture import Architecture
     from fedsim.tasks.task import Task
@@ -63,29 +67,30 @@ def evaluated(task: Task, model: nn.Module, inputs: torch.Tensor, targets: torch
 
 
 class FlatModel:
-    """A model whose parameters live in one contiguous vector.
+    """A model whose parameters, and then its running statistics, live in one contiguous vector.
 
     The federation speaks of models as vectors of length `dim`; loading one is a single copy.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        parameters = list(module.parameters())
-        self.vector = torch.cat([p.detach().reshape(-1) for p in parameters]).to(torch.float32)
+        self._tensors = [*module.parameters(), *running_statistics(module)]
+        self._counters = batch_counters(module)
+        self.vector = torch.cat([t.detach().reshape(-1) for t in self._tensors]).to(torch.float32)
         begin = 0
-        for p in parameters:
-            end = begin + p.numel()
-            p.data = self.vector[begin:end].view_as(p)
+        for t in self._tensors:
+            end = begin + t.numel()
+            t.data = self.vector[begin:end].view_as(t)
             begin = end
 
     @property
     def layer_shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the tensors that the vector concatenates."""
-        return [tuple(p.shape) for p in self.module.parameters()]
+        return [tuple(t.shape) for t in self._tensors]
 
     @property
     def dim(self) -> int:
-        """The number of parameters."""
+        """The number of parameters and running statistics."""
         return self.vector.numel()
 
     def read(self) -> NDArray[np.float32]:
@@ -96,6 +101,8 @@ class FlatModel:
     def load(self, parameters: NDArray[np.float32]) -> None:
         """Overwrite the parameters."""
         self.vector.numpy()[:] = parameters
+        for counter in self._counters:
+            counter.zero_()
 
 
 def examples_used(owned: int, settings: LocalWork) -> int:
@@ -103,14 +110,37 @@ def examples_used(owned: int, settings: LocalWork) -> int:
     return max(1, round(settings.data_fraction * owned))
 
 
+def check_batches(module: nn.Module, owned: Sequence[NDArray[np.int64]], settings: LocalWork) -> None:
+    """A `UserError` if a client would normalise a batch of one example, which has no variance."""
+    if not normalises_by_batch(module):
+        return
+    for client, mine in enumerate(owned):
+        used = examples_used(len(mine), settings)
+        if used % settings.batch_size == 1 or settings.batch_size == 1:
+            raise UserError(
+                f"clients.batch_size is {settings.batch_size}: client {client} trains on {used} examples, "
+                "which leaves a batch of one, and batch normalisation needs two or more: choose another "
+                "batch_size or dataset_size, or a model with group normalisation"
+            )
+
+
 def epochs(owned: int, settings: LocalWork, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
     """The order in which a client goes through its examples in each epoch of a round.
 
-    `data_fraction` of the examples is drawn first, and shuffled for every epoch.
+    `data_fraction` of the examples is drawn first, and shuffled for every epoch. A number of steps may end in
+    the middle of an epoch.
     """
     drawn = rng.permutation(owned)[: examples_used(owned, settings)]
-    for _ in range(settings.local_epochs):
-        yield rng.permutation(drawn)
+    if settings.local_steps is None:
+        for _ in range(settings.local_epochs):
+            yield rng.permutation(drawn)
+        return
+    left = settings.local_steps * settings.batch_size
+    # A last batch that is smaller is a step as well.
+    epoch = -(-len(drawn) // settings.batch_size) * settings.batch_size
+    while left > 0:
+        yield rng.permutation(drawn)[:left]
+        left -= epoch
 
 
 def local_update(
@@ -133,31 +163,17 @@ def local_update(
     model.load(start)
     model.module.train()
     parameters = [p for p in model.module.parameters() if p.requires_grad]
-    velocities = [torch.zeros_like(p) for p in parameters] if settings.momentum else None
+    descent = Descent(parameters, settings)
     passed = []
     for number, order in enumerate(epochs(len(targets), settings, rng), start=1):
         for batch in torch.split(torch.from_numpy(order), settings.batch_size):
             batch_loss = loss(model.module(inputs[batch]), targets[batch])
             # One tensor per parameter: collecting them in one vector would write every gradient twice.
             gradients = torch.autograd.grad(batch_loss, parameters, allow_unused=True)
-            _descend(parameters, gradients, velocities, settings)
+            descent.step(gradients)
         if number in marks:
             passed.append(model.read() - start)
     return np.stack(passed) if marks else model.read() - start
-
-
-def _descend(
-    parameters: Sequence[nn.Parameter],
-    gradients: Sequence[torch.Tensor | None],
-    velocities: Sequence[torch.Tensor] | None,
-    settings: LocalWork,
-) -> None:
-    """One step of SGD with momentum. torch.optim.SGD does the same, but importing it takes seconds."""
-    with torch.no_grad():
-        for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
-            if gradient is not None:
-                step = velocities[number].mul_(settings.momentum).add_(gradient) if velocities else gradient
-                parameter.sub_(step, alpha=settings.lr)
 
 
 def local_updates(
@@ -172,13 +188,16 @@ def local_updates(
 ) -> None:
     """The updates of as many clients as the stack has copies, all at once: `out` (clients, marks, dim).
 
-    Each update is the one that `local_update` computes, up to rounding.
+    Each update is the one that `local_update` computes, up to rounding. Without `marks` it is the one after
+    all steps, and `out` is (clients, 1, dim).
     """
     with torch.inference_mode():
-        stack.restart(start, shards)
+        stack.restart(start, shards, lr=settings.lr)
         clients = [epochs(shards.size, settings, rng) for rng in rngs]
         for number, orders in enumerate(zip(*clients, strict=True), start=1):
             for batch in torch.split(torch.from_numpy(np.stack(orders)), settings.batch_size, dim=1):
                 stack.step(batch)
             if number in marks:
                 stack.write_updates(start, out=out[:, marks.index(number)])
+        if not marks:
+            stack.write_updates(start, out=out[:, 0])

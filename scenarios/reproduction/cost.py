@@ -156,7 +156,7 @@ def local_steps(scenario: Scenario) -> float:
     schedule = federation.participation.draw(
         federation.rounds, federation.clients, stream(scenario.seed, Stage.SCHEDULE)
     )
-    return float(schedule.sum()) * clients.local_epochs * clients.batches_per_epoch
+    return float(schedule.sum()) * clients.steps
 
 
 def _counts_are_good(problem: Planted) -> bool:

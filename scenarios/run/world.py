@@ -12,7 +12,7 @@ from attacks.inference.knowledge import Auxiliary, Knowledge
 from fedsim.core.errors import UserError
 from fedsim.core.seeds import Stage, stream
 from fedsim.data import Dataset, DataSource, Owned
-from fedsim.training.local_training import FlatModel, initial_model
+from fedsim.training.local_training import FlatModel, check_batches, initial_model
 from fedsim.training.local_work import LocalWork
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.scenario import Scenario
@@ -50,6 +50,7 @@ class World:
         )
         federation.aggregation.check_cohort(int(schedule.sum(axis=1).max()))
         model = FlatModel(initial_model(scenario.model, data.task, stream(seed, Stage.MODEL)))
+        check_batches(model.module, owned, scenario.clients)
         world = cls(scenario, data, owned, schedule, model, model.read(), server_knowledge(scenario, data))
         world.check_inference()
         return world

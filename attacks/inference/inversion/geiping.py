@@ -162,5 +162,6 @@ def _batches(count: int, work: LocalWork, rng: np.random.Generator) -> list[torc
     import torch
 
     size = work.batch_size if count == work.examples_per_round else -(-count // work.batches_per_epoch)
-    orders = [torch.from_numpy(rng.permutation(count)) for _ in range(work.local_epochs)]
-    return [batch for order in orders for batch in torch.split(order, size)]
+    epochs = work.local_epochs if work.local_steps is None else -(-work.local_steps // -(-count // size))
+    orders = [torch.from_numpy(rng.permutation(count)) for _ in range(epochs)]
+    return [batch for order in orders for batch in torch.split(order, size)][: work.local_steps]

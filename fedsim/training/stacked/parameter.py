@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import torch
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sgd:
-    """Gradient descent with momentum, as torch.optim.SGD does it."""
+    """Gradient descent with momentum, as torch.optim.SGD does it; all layers of a stack share one.
+
+    The learning rate may change whenever the stack restarts.
+    """
 
     lr: float
     momentum: float

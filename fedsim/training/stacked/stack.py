@@ -63,8 +63,9 @@ class Stack:
             else:
                 self._layers.append(Linear(weight, bias, activation))
 
-    def restart(self, start: torch.Tensor, shards: Shards) -> None:
+    def restart(self, start: torch.Tensor, shards: Shards, *, lr: float) -> None:
         """Make all copies the network `start`, (dim,), each for one of the clients of the shards."""
+        self._sgd.lr = lr
         for parameter in self._parameters:
             parameter.restart(start)
         self._input_layer.restart(start, shards)

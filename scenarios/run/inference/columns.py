@@ -13,6 +13,7 @@ from attacks.inference.evidence import Evidence
 from attacks.view import AttackerView
 from fedsim.core.seeds import Stage, stream
 from fedsim.devices.client import defended_update, weighted
+from fedsim.training.determinism import layers_draw
 from fedsim.training.local_training import FlatModel, examples_used, initial_model, local_update
 from fedsim.trusted.truth import Truth
 from scenarios.run.server import sent_models
@@ -167,15 +168,16 @@ def single_update(world: World, client: int, round_index: int = 0) -> Vectors:
     """The update that a device sends for the first model, with the random numbers of that round."""
     scenario, task, mine = world.scenario, world.data.task, world.data.train[world.owned[client]]
     scratch = FlatModel(initial_model(scenario.model, task, _scratch_rng()))
-    update = local_update(
-        scratch,
-        world.start,
-        inputs=task.as_inputs(mine.inputs),
-        targets=task.as_targets(mine.targets),
-        loss=task.loss,
-        settings=scenario.clients,
-        rng=stream(scenario.seed, Stage.CLIENT, client, round_index),
-    )
+    with layers_draw(scenario.seed, client, round_index):
+        update = local_update(
+            scratch,
+            world.start,
+            inputs=task.as_inputs(mine.inputs),
+            targets=task.as_targets(mine.targets),
+            loss=task.loss,
+            settings=scenario.clients.in_round(round_index),
+            rng=stream(scenario.seed, Stage.CLIENT, client, round_index),
+        )
     examples = examples_used(len(mine), scenario.clients)
     return defended_update(
         weighted(update, scenario.clients.weighting, examples),

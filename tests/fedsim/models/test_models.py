@@ -5,13 +5,25 @@ import pytest
 import torch
 
 from fedsim.core.errors import UserError
-from fedsim.models import Cnn, Custom, Lenet, Mlp, Resnet
+from fedsim.models import Cnn, Custom, Lenet, Mlp, Resnet, Resnet18, Vit
 from fedsim.tasks.images import ImageClassification
 from fedsim.training.local_training import FlatModel, initial_model
 from scenarios.run.scenario import load_scenario
 
 CIFAR, LFW = (3, 32, 32), (3, 62, 47)
-MODELS = [Lenet(), Mlp(), Cnn(), Resnet(), Resnet(blocks=2, width=8)]
+MODELS = [
+    Lenet(),
+    Mlp(),
+    Cnn(),
+    Resnet(),
+    Resnet(blocks=2, width=8),
+    Resnet(width=8, norm="layer", dropout=0.1),
+    Resnet(width=8, norm="batch"),
+    Resnet(width=8, norm="batch", statistics="local"),
+    Resnet(width=8, norm="batch", statistics="frozen"),
+    Resnet18(width=8, blocks=1),
+    Vit(width=16, layers=1, hidden=16, dropout=0.1),
+]
 
 
 def build(model, shape=CIFAR, classes=10, seed=0):
@@ -23,14 +35,49 @@ def build(model, shape=CIFAR, classes=10, seed=0):
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 @pytest.mark.parametrize(("shape", "classes"), [(CIFAR, 100), (LFW, 2)], ids=["cifar100", "lfw"])
 def test_every_model_takes_every_data_set(model, shape, classes):
+    if isinstance(model, Vit) and shape == LFW:
+        with pytest.raises(UserError, match=r"model\.patch is 4: it does not divide images of 62×47 pixels"):
+            build(model, shape, classes)
+        return
     module = build(model, shape, classes)
     assert module(torch.zeros(2, *shape)).shape == (2, classes)
-    # What is not a parameter would not be federated.
-    assert list(module.buffers()) == []
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_everything_that_training_changes_is_in_the_vector(model):
+    """What is in it is federated; what is not starts from the same place for every client."""
+    flat = FlatModel(build(model))
+    module = flat.module.train()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    module(torch.rand(4, *CIFAR, generator=torch.Generator().manual_seed(0)))
+    flat.load(np.zeros(flat.dim, dtype=np.float32))
+    for name, tensor in module.state_dict().items():
+        assert not tensor.any() or torch.equal(tensor, before[name]), name
+    assert sum(np.prod(shape) for shape in flat.layer_shapes) == flat.dim
+
+
+def test_shared_statistics_follow_the_parameters():
+    shared, local = (FlatModel(build(Resnet(norm="batch", statistics=s))) for s in ("shared", "local"))
+    channels = 16 * 3 + 32 * 3 + 64 * 3
+    assert shared.dim - local.dim == 2 * channels
+    assert shared.layer_shapes[: len(local.layer_shapes)] == local.layer_shapes
+
+
+def test_frozen_statistics_never_change():
+    module = build(Resnet(norm="batch", statistics="frozen")).train()
+    before = [buffer.clone() for buffer in module.buffers()]
+    module(torch.rand(4, *CIFAR))
+    assert all(torch.equal(old, new) for old, new in zip(before, module.buffers(), strict=True))
 
 
 @pytest.mark.parametrize(
-    ("model", "shape", "classes", "dim"), [(Cnn(), LFW, 2, 167_138), (Resnet(), CIFAR, 10, 78_042)]
+    ("model", "shape", "classes", "dim"),
+    [
+        (Cnn(), LFW, 2, 167_138),
+        (Resnet(), CIFAR, 10, 78_042),
+        (Resnet18(), CIFAR, 10, 11_173_962),
+        (Vit(), CIFAR, 10, 141_898),
+    ],
 )
 def test_sizes_are_as_documented(model, shape, classes, dim):
     assert FlatModel(build(model, shape, classes)).dim == dim
@@ -67,6 +114,7 @@ def test_resnet_width_fits_its_groups(scenario_file):
 
 OWN = """
 import random
+import torch
 from torch import nn
 
 def small(image_shape, classes, hidden=4):
@@ -79,6 +127,25 @@ def for_cifar_only(image_shape, classes):
 
 def normalised(image_shape, classes):
     return nn.Sequential(nn.BatchNorm2d(3), small(image_shape, classes))
+
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("batches", torch.zeros(1))
+
+    def forward(self, x):
+        self.batches += 1
+        return x
+
+def counting(image_shape, classes):
+    return nn.Sequential(Counts(), small(image_shape, classes))
+
+class Dice(nn.Module):
+    def forward(self, x):
+        return x * random.random()
+
+def dicing(image_shape, classes):
+    return nn.Sequential(Dice(), small(image_shape, classes))
 
 def forgetful(image_shape, classes):
     return nn.Sequential(small(image_shape, classes), nn.Dropout())
@@ -139,6 +206,15 @@ def test_custom_network(own_module, factory):
     assert np.array_equal(FlatModel(module).read(), FlatModel(again).read())
 
 
+def test_networks_with_running_statistics_and_dropout_can_be_used(own_module):
+    module = build(Custom(factory="own_networks:normalised"))
+    assert FlatModel(module).dim == (3072 * 4 + 4) + (4 * 10 + 10) + 4 * 3
+    # Trying it out leaves no trace.
+    assert not module[0].running_mean.any()
+    assert module[0].num_batches_tracked == 0
+    build(Custom(factory="own_networks:forgetful"))
+
+
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
@@ -160,8 +236,11 @@ def test_custom_network(own_module, factory):
         ("own_networks:leaving", "RuntimeError: it calls sys.exit(0)"),
         ("own_exit:f", "own_exit cannot be imported: it calls sys.exit()"),
         ("own_networks:moody", "it returns other weights each time: draw them from torch's generator only"),
-        ("own_networks:normalised", "batch normalisation"),
-        ("own_networks:forgetful", "dropout"),
+        (
+            "own_networks:counting",
+            "it keeps state beside its parameters and running statistics: 0.batches",
+        ),
+        ("own_networks:dicing", "draw random numbers from torch's generator only"),
         ("own_syntax:f", "own_syntax cannot be imported: invalid syntax"),
         ("own_imports:f", "own_imports cannot be imported: No module named 'no_such_package'"),
         ("own_names:f", "own_names cannot be imported: cannot import name 'no_such_name'"),

@@ -8,6 +8,7 @@ from torch import nn
 from fedsim.federation import ClientSettings
 from fedsim.models import Cnn, Lenet, Mlp, Resnet
 from fedsim.tasks.images import ImageClassification
+from fedsim.training.learning_rates import Constant, Cosine, Exponential, Steps
 from fedsim.training.local_training import FlatModel, evaluate, initial_model, local_update
 
 SHAPE, CLASSES = (3, 32, 32), 10
@@ -73,6 +74,80 @@ def test_update_is_what_a_plain_loop_computes(model, momentum):
             optimiser.step()
     expected = torch.cat([p.detach().reshape(-1) for p in plain.parameters()]).numpy() - start
     np.testing.assert_allclose(update, expected, rtol=1e-5, atol=1e-7)
+
+
+def trained(settings, seed=5):
+    """Start and update of a small network by these settings."""
+    images, labels = data()
+    flat = FlatModel(build(Mlp(hidden=8)))
+    start = flat.read()
+    update = local_update(
+        flat,
+        start,
+        inputs=images,
+        targets=labels,
+        loss=TASK.loss,
+        settings=settings,
+        rng=np.random.default_rng(seed),
+    )
+    return start, update
+
+
+@pytest.mark.parametrize("proximal_mu", [0.0, 0.5])
+@pytest.mark.parametrize("gradient_clip", [None, 0.3])
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_recipes_are_those_of_torch(optimiser, weight_decay, gradient_clip, proximal_mu):
+    """FedProx's term is part of the loss, clipping comes before the optimiser, which adds the decay."""
+    settings = ClientSettings(
+        batch_size=8,
+        local_steps=4,
+        lr=0.05,
+        optimiser=optimiser,
+        weight_decay=weight_decay,
+        gradient_clip=gradient_clip,
+        proximal_mu=proximal_mu,
+    )
+    start, update = trained(settings)
+    plain, (images, labels) = build(Mlp(hidden=8)), data()
+    begun = [p.detach().clone() for p in plain.parameters()]
+    kind = torch.optim.SGD if optimiser == "sgd" else torch.optim.Adam
+    optimiser = kind(plain.parameters(), lr=0.05, weight_decay=weight_decay)
+    rng = np.random.default_rng(5)
+    drawn = rng.permutation(20)
+    orders = [rng.permutation(drawn), rng.permutation(drawn)]
+    # Twenty examples are three batches; the fourth step begins another epoch.
+    for batch in (orders[0][:8], orders[0][8:16], orders[0][16:], orders[1][:8]):
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(plain(images[batch]), labels[batch])
+        away = [((p - b) ** 2).sum() for p, b in zip(plain.parameters(), begun, strict=True)]
+        (loss + proximal_mu / 2 * torch.stack(away).sum()).backward()
+        if gradient_clip is not None:
+            nn.utils.clip_grad_norm_(plain.parameters(), gradient_clip)
+        optimiser.step()
+    expected = torch.cat([p.detach().reshape(-1) for p in plain.parameters()]).numpy() - start
+    np.testing.assert_allclose(update, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_steps_and_epochs_of_the_same_number_are_the_same_training():
+    epochs = ClientSettings(batch_size=8, local_epochs=2)
+    steps = ClientSettings(batch_size=8, local_steps=6)
+    np.testing.assert_array_equal(trained(epochs)[1], trained(steps)[1])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "factors"),
+    [
+        (Constant(), [1, 1, 1, 1]),
+        (Steps(every=2, drop=0.1), [1, 1, 0.1, 0.1]),
+        (Exponential(decay=0.5), [1, 0.5, 0.25, 0.125]),
+        (Cosine(rounds=2, last=0.2), [1, 0.6, 0.2, 0.2]),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_learning_rates_over_rounds(schedule, factors):
+    work = ClientSettings(lr=0.5, lr_schedule=schedule)
+    assert [work.in_round(r).lr for r in range(4)] == pytest.approx([0.5 * f for f in factors])
 
 
 def test_nothing_of_one_client_reaches_the_next():

@@ -107,6 +107,17 @@ def test_an_updated_model_learns(scenario_file, tmp_path):
     assert result.training.test_accuracy > 0.2
 
 
+@pytest.mark.parametrize(("batch_size", "dataset_size"), [(1, 16), (5, 16)])
+def test_batch_normalisation_is_refused_a_batch_of_one(scenario_file, batch_size, dataset_size):
+    overrides = (
+        "model={ name = 'resnet', norm = 'batch' }",
+        f"clients={{ batch_size = {batch_size}, dataset_size = {dataset_size} }}",
+    )
+    with pytest.raises(UserError, match=rf"^clients\.batch_size is {batch_size}: client 0 .* batch of one"):
+        World.prepare(load_scenario(scenario_file, overrides))
+    World.prepare(load_scenario(scenario_file, ("model=resnet", *overrides[1:])))
+
+
 def test_fewer_rounds_than_clients_is_a_result_with_a_reason(scenario_file, tmp_path):
     directory, result = run(scenario_file, tmp_path / "run", "federation.rounds=4")
     with np.load(directory.recovery) as recovery:
