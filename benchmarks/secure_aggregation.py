@@ -18,7 +18,6 @@ one epoch on 64 pictures in batches of 16. The last figure is the time with mask
 from __future__ import annotations
 
 import argparse
-import copy
 import logging
 import time
 from collections.abc import Iterable
@@ -29,7 +28,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
-from flwr.common import Code, FitIns, FitRes, Status, ndarrays_to_parameters
+from flwr.common import Code, FitIns, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat
 from flwr.server.compat.legacy_context import LegacyContext
 from flwr.server.workflow import SecAggPlusWorkflow
@@ -65,16 +64,6 @@ class TimedGrid(InlineGrid):
         replies = super().send_and_receive(messages, timeout=timeout)
         self.device_s += time.process_time() - began
         return replies
-
-
-class CopyingGrid(TimedGrid):
-    """Gives every device its own copy of a message: Flower's mod changes the messages that it gets."""
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        """Copy, then deliver with the clock running."""
-        return super().send_and_receive([copy.deepcopy(message) for message in messages], timeout=timeout)
 
 
 class FirstLost(Failures):
@@ -148,36 +137,41 @@ def training(settings: SummationSettings, cohort: int, hidden: int) -> tuple[int
 
 
 class EveryNode:
-    """The strategy that Flower's workflow talks to: all nodes, and no use for the result."""
+    """The strategy that Flower's workflow talks to: it asks all nodes, and keeps the `mean`."""
 
     def __init__(self, nodes: Iterable[int]) -> None:
         self._nodes = list(nodes)
+        self.mean: list[NDArray[Any]] = []
 
     def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> list[Any]:
         """Ask every node."""
         return [(SimpleNamespace(node_id=node), FitIns(parameters, {})) for node in self._nodes]
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> tuple[None, dict[str, Any]]:
-        """Check that all arrived."""
+        """Check that all arrived; every result holds the mean."""
         if len(results) != len(self._nodes) or failures:
             raise RuntimeError(f"SecAgg+ failed: {failures}")
+        self.mean = parameters_to_ndarrays(results[0][1].parameters)
         return None, {}
 
 
-def flower(vectors: list[NDArray[np.float32]]) -> list[tuple[float, float]]:
-    """The same with Flower's SecAgg+."""
+def flower(
+    vectors: list[NDArray[np.float32]], weights: list[int] | None = None
+) -> tuple[list[tuple[float, float]], NDArray[Any]]:
+    """The same with Flower's SecAgg+; also the mean of the vectors, weighted by `weights`."""
     app = ClientApp(mods=[secaggplus_mod])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         parameters = ndarrays_to_parameters([vectors[client_number(context)]])
-        result = FitRes(Status(Code.OK, ""), parameters, 1, {})
+        weight = weights[client_number(context)] if weights else 1
+        result = FitRes(Status(Code.OK, ""), parameters, weight, {})
         return Message(recorddict_compat.fitres_to_recorddict(result, False), reply_to=message)
 
-    grid = CopyingGrid(app, len(vectors))
+    grid = TimedGrid(app, len(vectors))
     everybody = len(vectors) <= NEIGHBOURS + 1
     workflow = SecAggPlusWorkflow(1.0 if everybody else NEIGHBOURS + 1, 2 / 3)
-    times = []
+    times, strategy = [], EveryNode(grid.get_node_ids())
     for server_round in (1, 2):
         state = RecordDict({MAIN_CONFIGS_RECORD: ConfigRecord({Key.CURRENT_ROUND: server_round})})
         state[MAIN_PARAMS_RECORD] = recorddict_compat.parameters_to_arrayrecord(
@@ -185,12 +179,12 @@ def flower(vectors: list[NDArray[np.float32]]) -> list[tuple[float, float]]:
         )
         context = LegacyContext(
             Context(1, 1, {}, state, {}),
-            strategy=EveryNode(grid.get_node_ids()),  # type: ignore[arg-type]
+            strategy=strategy,  # type: ignore[arg-type]
         )
         grid.device_s, began = 0.0, time.process_time()
         workflow(grid, context)
         times.append((grid.device_s, time.process_time() - began - grid.device_s))
-    return times
+    return times, strategy.mean[0]
 
 
 def compare_training(cohorts: list[int], hidden: int) -> None:
@@ -227,7 +221,7 @@ def main() -> None:
             f"{gone} lost": lambda: summing(masked, vectors, gone),  # noqa: B023
         }
         if cohort <= options.flower_up_to:
-            kinds["SecAgg+"] = lambda: flower(vectors)  # noqa: B023
+            kinds["SecAgg+"] = lambda: flower(vectors)[0]  # noqa: B023
         for name, measure in kinds.items():
             device, server = (1e3 * seconds / cohort for seconds in measure()[-1])
             print(
