@@ -1,9 +1,10 @@
-"""The examples: Flower apps as users write them, each plus the three lines of a tap."""
+"""The examples: Flower apps as users write them, plus three lines for a tap and four for secure sums."""
 
 import importlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import sysconfig
@@ -64,9 +65,21 @@ def test_an_example_runs_and_is_audited(apps, fedsim, project, tmp_path):
 @pytest.mark.parametrize("project", EXAMPLES, ids=lambda path: path.parent.name)
 def test_a_tap_is_three_lines(project):
     sources = [path.read_text() for path in project.parent.rglob("*.py")]
-    marked = [line for source in sources for line in source.splitlines() if "# tap: " in line]
-    assert [line[-1] for line in marked] == ["1", "2", "3"]
+    assert sorted(mark for source in sources for mark in re.findall(r"# .*\btap: (\d)", source)) == list(
+        "123"
+    )
     assert sum(line.count("Tap") for source in sources for line in source.splitlines()) == 2
+
+
+@pytest.mark.parametrize("project", EXAMPLES, ids=lambda path: path.parent.name)
+def test_secure_sums_are_four_lines(project):
+    """Two on the server and two on the client, of which one was there before."""
+    sources = {path.name: path.read_text() for path in project.parent.rglob("*.py")}
+    marks = {name: re.findall(r"# .*\bsecure: (\d)", source) for name, source in sources.items()}
+    assert {name: found for name, found in marks.items() if found} == {
+        "client_app.py": ["1", "2"],
+        "server_app.py": ["3", "4"],
+    }
 
 
 @pytest.mark.slow
@@ -87,7 +100,7 @@ def test_flwr_run_records(fedsim, monkeypatch, tmp_path):
             "--run-config",
             f'audit-log="{tmp_path / "log"}" num-server-rounds=8',
         ]
-        arguments += ["--federation-config", "num-supernodes=5"]
+        arguments += ["--federation-config", "num-supernodes=8"]
         submitted = subprocess.run(
             [Path(sysconfig.get_path("scripts")) / "flwr", "run", project, *arguments],
             env={**os.environ, "FLWR_HOME": str(home), "FLWR_DISABLE_UPDATE_CHECK": "1"},

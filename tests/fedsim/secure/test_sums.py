@@ -66,7 +66,7 @@ def test_sums_of_words_are_sums_of_numbers(bits, members):
     weights[members // 2 :] = 50.0
     metrics = rng.normal(size=(members, 2)) * [1e-3, 1e6]
     rows = [terms.encode(u, w, m.tolist()) for u, w, m in zip(updates, weights, metrics, strict=True)]
-    words = np.sum(rows, axis=0, dtype=rows[0].dtype)
+    words = np.asarray(np.sum(rows, axis=0, dtype=rows[0].dtype))
     assert words.dtype == (np.uint32 if bits <= 22 else np.uint64)
     assert len(words) == terms.words(3)
     total = terms.decode(words, members)
