@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 
 __all__ = [
+    "DefenceMod",
     "ExposureMonitor",
     "RunFailedError",
     "Scenario",
@@ -22,6 +23,7 @@ __all__ = [
     "answer_secure_aggregation",
     "attack",
     "audit",
+    "defence_mod",
     "disaggregate",
     "evaluate",
     "forecast",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DefenceMod": "fedsim.defences.client_mod",
     "ExposureMonitor": "fedsim.tap",
     "RunFailedError": "fedsim.core.errors",
     "Scenario": "scenarios.run.scenario",
@@ -44,6 +47,7 @@ _HOMES = {
     "answer_secure_aggregation": "fedsim.secure.client",
     "attack": "scenarios.run.api",
     "audit": "scenarios.audit.api",
+    "defence_mod": "fedsim.defences.client_mod",
     "disaggregate": "scenarios.disaggregation",
     "evaluate": "scenarios.evaluate.api",
     "forecast": "scenarios.forecast.api",

@@ -1,6 +1,8 @@
 # Types of the lazily imported names; `__init__.py` imports none of them, because their homes are above it.
 from fedsim.core.errors import RunFailedError as RunFailedError
 from fedsim.core.errors import UserError as UserError
+from fedsim.defences.client_mod import DefenceMod as DefenceMod
+from fedsim.defences.client_mod import defence_mod as defence_mod
 from fedsim.secure.client import SecureMod as SecureMod
 from fedsim.secure.client import answer_secure_aggregation as answer_secure_aggregation
 from fedsim.secure.client import secure_mod as secure_mod

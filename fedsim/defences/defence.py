@@ -46,6 +46,10 @@ class Defence(Settings):
         """Client mods that change the update that a device sends."""
         return []
 
+    def on_update(self, update: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+        """The vector (dim,) that a device sends instead of its update."""
+        return update
+
     def on_sum(self, total: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
         """The sum (dim,) that the trusted aggregation hands to the server."""
         return total

@@ -10,7 +10,9 @@ from pydantic import Field, PositiveFloat
 from fedsim.defences.defence import Defence
 
 if TYPE_CHECKING:
+    import numpy as np
     from flwr.clientapp.typing import Mod
+    from numpy.typing import NDArray
 
 
 class LocalDp(Defence):
@@ -35,11 +37,20 @@ class LocalDp(Defence):
 
     def device_mods(self, seed: int, place: int) -> list[Mod]:
         """Flower's mod, made to work on updates."""
-        from flwr.clientapp.mod import LocalDpMod
-
         from fedsim.defences.flower_mods import for_updates
 
-        return [for_updates(LocalDpMod(self.norm, 2 * self.norm, self.epsilon, self.delta), seed, place)]
+        return [for_updates(self._mod(), seed, place)]
+
+    def _mod(self) -> Mod:
+        from flwr.clientapp.mod import LocalDpMod
+
+        return LocalDpMod(self.norm, 2 * self.norm, self.epsilon, self.delta)
+
+    def on_update(self, update: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+        """The update, clipped and with noise, by the same mod."""
+        from fedsim.defences.flower_mods import changed_update
+
+        return changed_update(self._mod(), update, rng)
 
     def statement(self, most_rounds: int) -> dict[str, Any]:
         """Also ε of one release and of all of a client's releases, at `delta`."""

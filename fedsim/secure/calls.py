@@ -27,7 +27,7 @@ def plain(content: RecordDict) -> RecordDict:
 
 
 def layout_of(arrays: Arrays) -> Layout:
-    """The float arrays of a model, by name: the same order on both sides, whatever the order in a message."""
+    """All float arrays of a model, by name: the same order on both sides, whatever that of a message."""
     return Layout.of(dict(sorted(arrays.items())), None, skip=())
 
 

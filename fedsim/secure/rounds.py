@@ -109,13 +109,7 @@ class SecureRound:
     def _content(self, total: Total) -> RecordDict:
         """The mean model and the mean metrics, as a client would have sent them, with the total weight."""
         content = RecordDict()
-        mean, start = total.entries / total.weight, 0
-        arrays = dict(self._model)
-        for place in self._layout.places:
-            model = arrays[place.record, place.name]
-            moved = model.astype(np.float64) + mean[start : start + place.size].reshape(place.shape)
-            arrays[place.record, place.name] = moved.astype(model.dtype)
-            start += place.size
+        arrays = self._layout.moved(self._model, total.entries / total.weight)
         for (record, name), array in arrays.items():
             if record not in content:
                 content[record] = ArrayRecord()

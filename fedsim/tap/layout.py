@@ -109,6 +109,16 @@ class Layout:
             start += place.size
         return row
 
+    def moved(self, arrays: Arrays, row: NDArray[np.floating[Any]]) -> Arrays:
+        """The arrays with the entries of a row (dim,) added, of the same types; others stay as they are."""
+        moved, start = dict(arrays), 0
+        for place in self.places:
+            before = arrays[place.record, place.name]
+            step = row[start : start + place.size].reshape(place.shape).astype(np.float64)
+            moved[place.record, place.name] = np.asarray(before + step).astype(before.dtype)
+            start += place.size
+        return moved
+
     def to_json(self) -> dict[str, Any]:
         """For the file that writes the layout down."""
         return {name: [asdict(place) for place in getattr(self, name)] for name in ("places", "aside")}

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -58,16 +59,15 @@ def test_an_example_runs_and_is_audited(apps, fedsim, project, tmp_path):
     done = fedsim("audit", tmp_path / "log", "--no-alternatives", "--solver", "projection")
     assert (done.status, done.stderr) == (0, "")
     found = json.loads((tmp_path / "log/audit/result.json").read_text())
-    assert found["rounds"] == 8
+    assert found["rounds"] == 8  # a void round would not be recorded
     assert found["score"]["clients"] == found["clients"]["named"]
 
 
 @pytest.mark.parametrize("project", EXAMPLES, ids=lambda path: path.parent.name)
 def test_a_tap_is_three_lines(project):
     sources = [path.read_text() for path in project.parent.rglob("*.py")]
-    assert sorted(mark for source in sources for mark in re.findall(r"# .*\btap: (\d)", source)) == list(
-        "123"
-    )
+    marks = [mark for source in sources for mark in re.findall(r"# .*\btap: (\d)", source)]
+    assert sorted(marks) == ["1", "2", "3"]
     assert sum(line.count("Tap") for source in sources for line in source.splitlines()) == 2
 
 
@@ -82,32 +82,57 @@ def test_secure_sums_are_four_lines(project):
     }
 
 
+def flwr_run(superlink, home, run_config, *arguments):
+    """Start the example with a strategy of its own, as a person does it; the number of the run."""
+    (project,) = (path.parent for path in EXAMPLES if path.parent.name == "custom_strategy")
+    home.mkdir()
+    (home / "config.toml").write_text(
+        '[superlink]\ndefault = "private"\n[superlink.private]\n'
+        f'address = "{superlink.address}"\ninsecure = true\n'
+    )
+    submitted = subprocess.run(
+        [
+            *(Path(sysconfig.get_path("scripts")) / "flwr", "run", project),
+            *("--format", "json", "--run-config", run_config, *arguments),
+        ],
+        env={**os.environ, "FLWR_HOME": str(home), "FLWR_DISABLE_UPDATE_CHECK": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(json.loads(submitted.stdout)["run-id"])
+
+
 @pytest.mark.slow
 def test_flwr_run_records(fedsim, monkeypatch, tmp_path):
-    """As a person does it: `flwr run`, with nodes that Flower simulates."""
+    """`flwr run`, with nodes that Flower simulates."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    (project,) = (path.parent for path in EXAMPLES if path.parent.name == "custom_strategy")
-    home = tmp_path / "flower"
-    home.mkdir()
+    log = tmp_path / "log"
     with private_superlink(nodes=0) as superlink:
-        (home / "config.toml").write_text(
-            '[superlink]\ndefault = "private"\n[superlink.private]\n'
-            f'address = "{superlink.address}"\ninsecure = true\n'
-        )
-        arguments = [
-            "--format",
-            "json",
-            "--run-config",
-            f'audit-log="{tmp_path / "log"}" num-server-rounds=8',
-        ]
-        arguments += ["--federation-config", "num-supernodes=8"]
-        submitted = subprocess.run(
-            [Path(sysconfig.get_path("scripts")) / "flwr", "run", project, *arguments],
-            env={**os.environ, "FLWR_HOME": str(home), "FLWR_DISABLE_UPDATE_CHECK": "1"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        superlink.wait(int(json.loads(submitted.stdout)["run-id"]))
-    done = fedsim("audit", tmp_path / "log", "--no-alternatives", "--json")
+        config = f'audit-log="{log}" num-server-rounds=8'
+        run = flwr_run(superlink, tmp_path / "flower", config, "--federation-config", "num-supernodes=8")
+        superlink.wait(run)
+    done = fedsim("audit", log, "--no-alternatives", "--json")
     assert (done.status, json.loads(done.stdout)["rounds"]) == (0, 8)
+
+
+@pytest.mark.slow
+def test_rounds_go_on_after_a_supernode_is_killed(monkeypatch, tmp_path):
+    """A SuperLink with four SuperNodes; the last one is killed after the first secure sum."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    rounds_file, rounds = tmp_path / "log/transcript/rounds.csv", 4
+
+    def summed():
+        return rounds_file.read_text().splitlines()[1:] if rounds_file.exists() else []
+
+    with private_superlink(nodes=4) as superlink:
+
+        def kill_one():
+            if summed() and "supernode-3" in superlink.processes:
+                os.killpg(superlink.processes.pop("supernode-3").pid, signal.SIGKILL)
+
+        config = f'audit-log="{tmp_path / "log"}" num-server-rounds={rounds} fraction-train=1.0'
+        superlink.wait(flwr_run(superlink, tmp_path / "flower", config), meanwhile=kill_one)
+        assert "supernode-3" not in superlink.processes
+    cohorts = [int(line.split(",")[1]) for line in summed()]
+    assert (cohorts[0], cohorts[-1], len(cohorts)) == (4, 3, rounds)
