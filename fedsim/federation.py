@@ -32,3 +32,5 @@ class FederationSettings(Settings):
     """What an `updated` server does with the mean update of a round."""
     participation: Participation = Bernoulli()
     aggregation: Aggregation = Ideal()
+    evaluate_every: PositiveInt | None = None
+    """Rounds between two points of the training curves; by default a run has about twenty points."""

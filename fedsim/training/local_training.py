@@ -42,6 +42,8 @@ class Evaluation:
 
     metric: float
     further: Mapping[str, float]
+    loss: float
+    """What training minimises, mean over the predictions."""
 
 
 def evaluate(task: Task, model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> float:
@@ -51,7 +53,7 @@ def evaluate(task: Task, model: nn.Module, inputs: torch.Tensor, targets: torch.
 
 def evaluated(task: Task, model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> Evaluation:
     """All figures of merit of a model, as it is, on these examples."""
-    total, count = 0.0, 0
+    total, count, loss = 0.0, 0, 0.0
     further: dict[str, float] = {}
     size = task.evaluation_batch
     with torch.inference_mode():
@@ -60,10 +62,11 @@ def evaluated(task: Task, model: nn.Module, inputs: torch.Tensor, targets: torch
             terms = task.metric_terms(outputs, y)
             total += float(terms.sum())
             count += terms.numel()
+            loss += float(task.loss(outputs, y)) * terms.numel()
             for name, others in task.further_terms(outputs, y).items():
                 further[name] = further.get(name, 0.0) + float(others.sum())
     means = {name: task.further_of(name, each / count) for name, each in further.items()}
-    return Evaluation(task.metric_of(total / count), means)
+    return Evaluation(task.metric_of(total / count), means, loss / count)
 
 
 class FlatModel:

@@ -84,6 +84,21 @@ class RunDirectory:
         return self.path / "report.html"
 
     @property
+    def history(self) -> Path:
+        """The curves of the training: the same run gives the same bytes."""
+        return self.path / "history.csv"
+
+    @property
+    def pace(self) -> Path:
+        """The seconds that the rounds took; no digest covers them."""
+        return self.path / "pace.csv"
+
+    @property
+    def model(self) -> Path:
+        """The server's model after the last round."""
+        return self.path / "model.safetensors"
+
+    @property
     def manifest(self) -> Manifest:
         """The digests of these files, written when the run is complete; private."""
         return Manifest(self.path / "digests.json")
@@ -102,11 +117,14 @@ class RunDirectory:
         """
         self.manifest.forget([self.scenario, *self._of_the_attack()])
         yield
-        self.manifest.write([self.scenario, self.transcript, self.counts, self.truth, *self._of_the_attack()])
+        self.manifest.write([*self._of_the_training(), self.counts, *self._of_the_attack()])
 
     def check(self) -> None:
         """A `UserError` if any file has changed since the run wrote it."""
-        self.manifest.check([self.scenario, self.transcript, self.counts, self.truth, *self._of_the_attack()])
+        self.manifest.check([*self._of_the_training(), self.counts, *self._of_the_attack()])
+
+    def _of_the_training(self) -> list[Path]:
+        return [self.scenario, self.transcript, self.truth, self.history, self.model]
 
     def _of_the_attack(self) -> list[Path]:
         return [self.recovery, self.inference, self.result]
@@ -178,6 +196,9 @@ class RunDirectory:
             self.result,
             self.report,
             self.manifest.file,
+            self.history,
+            self.pace,
+            self.model,
         }
 
     def _present(self) -> set[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from scenarios.charts import (
     told,
 )
 from scenarios.pages import picture, render
+from scenarios.run.curves import curves, traffic
 from scenarios.run.inference.figures import COLUMNS, figures
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.judges import JUDGES
@@ -48,6 +49,8 @@ def render_report(
     recovery: Recovery,
     truth: Truth,
     findings: Sequence[Findings] = (),
+    history: Sequence[Mapping[str, float]] = (),
+    pace: Sequence[Mapping[str, float]] = (),
 ) -> str:
     """The page of a run: its settings (TOML), its figures, the recovery beside the truth, and inferences."""
     found = result.disaggregation
@@ -70,6 +73,8 @@ def render_report(
         similarities=_similarities(recovery.clients, cosines, found.baselines),
         clients=_client_rows(recovery, P, cosines),
         times=list(_times(result)),
+        curves=curves(history, result.training.metric),
+        traffic=traffic(history, pace),
         columns=COLUMNS,
         inferences=list(_inferences(result, findings)),
     )
@@ -102,7 +107,7 @@ def _metric(result: Result, settings: str) -> dict[str, str]:
     """The figure of merit of the server's model, by the name that its task gives it."""
     fixed = 'server_model = "fixed"' in settings
     return {
-        "title": "test accuracy",
+        "title": f"test {result.training.metric}",
         "value": f"{100 * result.training.test_accuracy:.1f} %",
         "note": "the server's model is fixed, so this is the accuracy of the first model" if fixed else "",
     }

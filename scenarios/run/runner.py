@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from analytics.report import ParticipationReport
 from attacks.disaggregation import NotFiniteError, ProblemError, Recovery
 from attacks.view import AttackerView
@@ -17,6 +19,7 @@ from scenarios.run.attack_process import attack_process
 from scenarios.run.costs import messages_per_round, score_cohorts, score_counts
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import INLINE, Runtime
+from scenarios.run.history import Listener, read_curve
 from scenarios.run.inference.figures import figures
 from scenarios.run.inference.findings import Findings
 from scenarios.run.inference.run import Bar, InferenceRun, no_bar
@@ -38,14 +41,16 @@ def run_scenario(
     training: Progress = silent,
     solving: Progress = silent,
     inferring: Bar = no_bar,
+    listeners: Sequence[Listener] = (),
 ) -> Result:
     """Simulate, attack, score and report. Every step after the simulation reads only files.
 
-    An interrupted run continues from its checkpoint, which is removed when the run is complete.
+    An interrupted run continues from its checkpoint, which is removed when the run is complete. `listeners`
+    get every point of the training curves.
     """
     # The imports of the attacks take place beside the training.
     attack_process(world.scenario.attack, directory.path)
-    trained = train_run(world, directory, engine=engine, training=training)
+    trained = train_run(world, directory, engine=engine, training=training, listeners=listeners)
     result = attack_run(
         world.scenario,
         directory,
@@ -59,11 +64,16 @@ def run_scenario(
 
 
 def train_run(
-    world: World, directory: RunDirectory, *, engine: Runtime = INLINE, training: Progress = silent
+    world: World,
+    directory: RunDirectory,
+    *,
+    engine: Runtime = INLINE,
+    training: Progress = silent,
+    listeners: Sequence[Listener] = (),
 ) -> Trained:
     """Simulate only: leave transcript, truth and answers; return the figures that nothing later changes."""
     write_text(directory.scenario, world.scenario.to_toml())
-    simulation = simulate(world, directory, engine, training)
+    simulation = simulate(world, directory, engine, training, listeners=listeners)
     cohorts = score_cohorts(Truth.load(directory.truth))
     return Trained(
         simulation=Simulation(
@@ -191,5 +201,7 @@ def write_report(directory: RunDirectory) -> None:
         result=result,
         recovery=Recovery.load(directory.recovery),
         truth=Truth.load(directory.truth),
+        history=read_curve(directory.history),
+        pace=read_curve(directory.pace),
     )
     write_text(directory.report, page)

@@ -8,14 +8,20 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from analytics.collection import CountCollector
+from analytics.counters import ENROL_QUERY
 from attacks.observing import ObservingStrategy
+from fedsim.devices.client import IDENTIFY
 from fedsim.flower import enter_task, parameters_of, vector_record
 from fedsim.records import Transcript, TranscriptWriter
 from fedsim.server.strategy import server_strategy
 from fedsim.trusted.aggregation import TrustedAggregation
 from fedsim.trusted.cohort import CohortGrid, cohort_reply
+from fedsim.trusted.masking.enrolment import ENROL, REGISTER
 from fedsim.trusted.truth import TruthRecorder
 from scenarios.run.world import World
+
+INTRODUCTIONS = frozenset({IDENTIFY, ENROL_QUERY, f"query.{ENROL}", f"query.{REGISTER}"})
+"""Types of the messages in which a server gets to know its devices, before its first round."""
 
 
 def build_strategy(world: World, transcript: TranscriptWriter, truth: TruthRecorder) -> CountCollector:

@@ -14,6 +14,7 @@ from fedsim.core.errors import RunFailedError, UserError
 from fedsim.core.files import parsing
 from fedsim.core.progress import Progress, silent
 from fedsim.grids.memory import DeviceMemory
+from fedsim.grids.metered import MeteredGrid
 from fedsim.records import Transcript, TranscriptWriter
 from fedsim.server.hooks import DivergedError, ReportProgress, RoundHook, StopAtDivergence
 from fedsim.server.loop import RoundLoop
@@ -24,7 +25,9 @@ from fedsim.trusted.diary import read_diaries
 from fedsim.trusted.truth import TruthRecorder
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import INLINE, Runtime
-from scenarios.run.server import build_server, build_strategy
+from scenarios.run.final_model import save_model
+from scenarios.run.history import Listener, RecordHistory
+from scenarios.run.server import INTRODUCTIONS, build_server, build_strategy
 from scenarios.run.world import World
 
 
@@ -45,24 +48,28 @@ def simulate(
     engine: Runtime = INLINE,
     progress: Progress = silent,
     hooks: Sequence[RoundHook] = (),
+    *,
+    listeners: Sequence[Listener] = (),
 ) -> Simulation:
     """Run the federation; leave the transcript, the truth and the devices' answers in the directory.
 
     A run that can be resumed (see `obstacle_to_resuming`) saves checkpoints on the way and one after the last
     round. If the directory already holds a checkpoint, the run continues from there. `hooks` are called
-    before the first round and after each.
+    before the first round and after each. `listeners` get every point of the training curves.
     """
     rounds = world.scenario.federation.rounds
+    history = RecordHistory(world, directory, listeners)
     hooks = [ReportProgress(progress, rounds), *hooks]
-    seconds, model = _run_rounds(world, directory, rounds, engine, hooks)
+    seconds, model = _run_rounds(directory, rounds, engine, history, hooks)
     world.model.load(model)
+    save_model(world.model.module, directory.model)
     void_rounds = int(Transcript.load(directory.transcript).void.sum())
     return Simulation(seconds, _evaluation(world), void_rounds)
 
 
 def simulate_rounds(world: World, directory: RunDirectory, until: int, engine: Runtime) -> None:
     """Run the first `until` rounds only and leave a checkpoint, from which `simulate` continues."""
-    _run_rounds(world, directory, until, engine, [])
+    _run_rounds(directory, until, engine, RecordHistory(world, directory))
 
 
 def obstacle_to_resuming(world: World, engine: Runtime) -> str | None:
@@ -77,9 +84,14 @@ def obstacle_to_resuming(world: World, engine: Runtime) -> str | None:
 
 
 def _run_rounds(
-    world: World, directory: RunDirectory, until: int, engine: Runtime, hooks: Sequence[RoundHook]
+    directory: RunDirectory,
+    until: int,
+    engine: Runtime,
+    history: RecordHistory,
+    hooks: Sequence[RoundHook] = (),
 ) -> tuple[float, NDArray[np.float32]]:
     """Run rounds up to `until`; return the seconds that all rounds took so far, and the model after them."""
+    world = history.world
     federation = world.scenario.federation
     obstacle = obstacle_to_resuming(world, engine)
     before = _starting_point(world, directory, obstacle)
@@ -96,6 +108,7 @@ def _run_rounds(
         loop = RoundLoop(telemetry, before.model, done=before.rounds, hooks=hooks)
         if engine.stops_at_divergence:
             loop.hooks.append(StopAtDivergence(transcript))
+        loop.hooks.append(history)
 
         def serve(grid: Grid, memory: DeviceMemory | None) -> None:
             if memory is not None and obstacle is None:
@@ -111,7 +124,7 @@ def _run_rounds(
                         transcript=transcript,
                     )
                 )
-            loop.run(grid, until)
+            loop.run(MeteredGrid(grid, history.traffic, uncounted=INTRODUCTIONS), until)
             if until == federation.rounds:
                 truth.truth(read_diaries(grid)).save(directory.truth)
 

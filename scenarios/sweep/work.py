@@ -58,7 +58,7 @@ def train_shared(trainings: Sequence[tuple[Scenario, Path]], code: str, fresh: b
         now = cpu_seconds()
         write_json(run.path / HONEST, figures.spent(now - before).to_json())
         before = now
-        run.manifest.write([run.transcript, run.truth])
+        run.manifest.write([run.transcript, run.truth, run.history, run.model])
         run.checkpoint.unlink(missing_ok=True)
 
 
@@ -81,9 +81,11 @@ def _run_point(settings: Scenario | Planted, run: RunDirectory, training: str | 
 
     # Relative, so that the sweep's folder can be moved.
     shared = Path("../../trainings") / str(training)
-    for file in (run.transcript, run.truth):
-        file.symlink_to(shared / file.name)
-    run.manifest.check_links([run.transcript, run.truth])
+    for file in (run.transcript, run.truth, run.history, run.pace, run.model):
+        # Trainings of earlier versions have no curves.
+        if (folder / shared / file.name).exists():
+            file.symlink_to(shared / file.name)
+    run.manifest.check_links([run.transcript, run.truth, run.history, run.model])
     add_code(folder, *code_of(folder / shared).split(", "), code)
     file = folder / shared / HONEST
     trained = checked(Trained, read_json(file, "the figures of a training"), file)

@@ -87,9 +87,10 @@ def go(file, out, overrides=PLAIN, *, training=silent, solving=silent, engine=IN
 
 
 def files_of(out):
-    """Every file of a run and its bytes; without figures that are seconds, their page and their digest."""
+    """Every file of a run and its bytes; without seconds, their page and their digest."""
     files = {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
     files.pop("report.html")
+    files.pop("pace.csv")
     digests = json.loads(files.pop("digests.json"))
     digests.pop("result.json")
     result = json.loads(files.pop("result.json"))
@@ -202,7 +203,7 @@ def test_a_checkpoint_comes_back_as_it_was(scenario_file, tmp_path):
     assert (saved.rounds, len(saved.devices), set(saved.strategy)) == (
         ROUNDS,
         4,
-        {"participation", "answers"},
+        {"participation", "answers", "history", "history-traffic"},
     )
     saved.save(tmp_path / "again.zip")
     again = Checkpoint.load(tmp_path / "again.zip")
