@@ -38,7 +38,10 @@ def posed_problem(
     if counts is None or cohort_sizes is None:
         return problem
     believed = reconciled(counts, cohort_sizes)
-    return problem if believed is counts else replace(problem, counts=believed)
+    if believed is counts:
+        return problem
+    lost = 0.0 if (counts.sd > 0).any() else _lost_share(counts, cohort_sizes)
+    return replace(problem, counts=believed, lost=lost)
 
 
 def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> ParticipationReport:
@@ -50,11 +53,15 @@ def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> 
     """
     if (counts.sd > 0).any():
         return replace(counts, noise_sd=_credible_sd(counts))
+    share = _lost_share(counts, cohort_sizes)
+    return counts if share == 0 else with_losses(counts, len(cohort_sizes), share)
+
+
+def _lost_share(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> float:
+    """The part of the counted participations that is in no sum, as far as the cohort sizes tell."""
     windows = disjoint_table(counts, len(cohort_sizes)).rows
     lost = _lost_updates(windows, cohort_sizes)
-    if lost == 0:
-        return counts
-    return with_losses(counts, len(cohort_sizes), lost / windows[:, 3].sum())
+    return float(lost / windows[:, 3].sum()) if lost else 0.0
 
 
 def _credible_sd(counts: ParticipationReport) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from attacks.disaggregation.instance import Instance
@@ -13,6 +14,8 @@ from attacks.disaggregation.problem import DisaggregationProblem, ProblemError
 from attacks.disaggregation.recovery import Columns, Outcome, Recovery
 from attacks.disaggregation.solvers import AbstractSolver, Solver, unmet_need
 from attacks.disaggregation.space.subspace import Subspace
+from attacks.disaggregation.sparse.authors import authorship
+from attacks.disaggregation.sparse.row_updates import write_rows
 from attacks.disaggregation.updates import least_squares
 from fedsim.core.progress import Progress, silent
 from fedsim.core.settings import members
@@ -48,6 +51,7 @@ def disaggregate(
         np.full(columns.participation.T.shape, np.nan) if problem.counts is None else problem.windows.rates()
     )
     updates = least_squares(problem.aggregates, columns.participation, averages, resolved)
+    rows = _rows(instance, columns, updates.values)
     clients = problem.clients if problem.counts is not None else np.arange(columns.participation.shape[1])
     return Recovery(
         clients=clients,
@@ -56,10 +60,23 @@ def disaggregate(
         confidence=columns.confidence,
         reason=columns.reason,
         updates=updates.values,
+        rows=rows,
         update_error=updates.error,
         solver=columns.solver,
         seconds=time.perf_counter() - began,
     )
+
+
+def _rows(instance: Instance, columns: Columns, updates: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """(K, rows) who moved which row, where rows stand still now and then; improves the `updates` in place."""
+    resolved = columns.outcome != Outcome.UNRESOLVED
+    if instance.traces is None or not resolved.any():
+        return None
+    taking_part = np.where(resolved, columns.participation == 1, False)
+    missing = max(0, instance.subspace.num_clients - int(resolved.sum()))
+    authors = authorship(instance.traces, taking_part, missing=missing)
+    write_rows(updates, instance.problem.aggregates, instance.traces, taking_part, authors)
+    return np.ascontiguousarray(authors[instance.traces.pattern_of].T)
 
 
 def solver_named(name: str) -> AbstractSolver:

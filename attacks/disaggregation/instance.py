@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.space.subspace import Subspace, find_subspace
+from attacks.disaggregation.sparse.traces import Traces, find_traces
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,11 @@ class Instance:
     def exact(self) -> bool:
         """Whether neither the sums nor the counts have noise. Only then is a proof possible."""
         return self.subspace.exact and self.windows.exact
+
+    @cached_property
+    def traces(self) -> Traces | None:
+        """Which rows of the model moved when; None if the sums have no rows that stand still now and then."""
+        return find_traces(self.problem)
 
     @cached_property
     def known(self) -> NDArray[np.float32]:

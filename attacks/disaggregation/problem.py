@@ -50,7 +50,8 @@ class DisaggregationProblem:
     without a report the number that the spectrum suggests. It may exceed the report's clients (some never
     answered and have no name), but not fall below them. `cohort_sizes` (rounds,) is the number of clients in
     each sum, if the server knows it. `layer_shapes` are the shapes of the model's tensors in the order of the
-    coordinates, output dimension first; under noise they make coordinates comparable.
+    coordinates, output dimension first; under noise they make coordinates comparable. `lost` is the share of
+    the counted participations that are in no sum; the counts then have an error that allows for it.
     """
 
     aggregates: NDArray[Any]
@@ -58,6 +59,7 @@ class DisaggregationProblem:
     num_clients: int | None = field(default=None, kw_only=True)
     cohort_sizes: ArrayLike | None = field(default=None, kw_only=True)
     layer_shapes: Sequence[tuple[int, ...]] | None = field(default=None, kw_only=True)
+    lost: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_aggregates(self.aggregates)

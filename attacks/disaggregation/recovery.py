@@ -50,7 +50,9 @@ class Recovery:
 
     `clients` (K,) ids; `participation` (rounds, K) uint8; `outcome`, `confidence`, `reason` (K,);
     `updates` (K, dim) float32, NaN for clients that are unresolved; `update_error` (K,) the standard
-    error of an update's entries (root mean square over entries).
+    error of an update's entries (root mean square over entries). `rows` (K, rows), if the model has tables of
+    vectors that stand still now and then, is the probability that a client moved each row of them, one table
+    after the other; 0 for clients that are unresolved.
     """
 
     clients: NDArray[np.generic]
@@ -64,10 +66,12 @@ class Recovery:
     seconds: float
     confinement: str = ""
     """What kept the attack from reading the truth; empty if it ran where the truth could be read."""
+    rows: NDArray[np.float32] | None = None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by name."""
-        return {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        return arrays if self.rows is None else {**arrays, "rows": self.rows}
 
     def of(self, chosen: NDArray[np.bool_]) -> Recovery:
         """The recovery of the chosen clients (K,) alone."""
@@ -80,6 +84,7 @@ class Recovery:
             reason=self.reason[chosen],
             updates=self.updates[chosen],
             update_error=self.update_error[chosen],
+            rows=None if self.rows is None else self.rows[chosen],
         )
 
     def save(self, path: Path) -> None:
@@ -105,6 +110,8 @@ class Recovery:
             raise ValueError("participation and updates are tables")
         if {array.shape for array in per_client} != {(K,)}:
             raise ValueError("its arrays do not have one entry per client")
+        if self.rows is not None and (self.rows.ndim != 2 or len(self.rows) != K):
+            raise ValueError("its rows are no table with one line per client")
         if self.participation.shape[1] != K or len(self.updates) != K:
             raise ValueError("its tables do not have one column or row per client")
         if not np.isin(self.participation, [0, 1, int(UNKNOWN)]).all():

@@ -217,6 +217,7 @@ def named(recovery: Recovery, truth: Truth) -> Recovery:
         reason=reason.astype(np.str_),
         updates=spread(recovery.updates, np.nan),
         update_error=spread(recovery.update_error, np.nan),
+        rows=None if recovery.rows is None else spread(recovery.rows, 0.0),
     )
 
 

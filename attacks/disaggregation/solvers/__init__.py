@@ -16,10 +16,11 @@ from attacks.disaggregation.solvers.highs import Highs
 from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
 from attacks.disaggregation.solvers.solver import AbstractSolver
+from attacks.disaggregation.solvers.sparse import Sparse
 from fedsim.core.settings import BY_NAME, members
 
 Solver = Annotated[
-    Projection | MessagePassing | Annealing | Highs | Gurobi | Blind | Auto,
+    Projection | MessagePassing | Annealing | Highs | Gurobi | Blind | Sparse | Auto,
     Field(discriminator="name"),
     BY_NAME,
 ]
@@ -43,5 +44,6 @@ __all__ = [
     "MessagePassing",
     "Projection",
     "Solver",
+    "Sparse",
     "unmet_need",
 ]

@@ -16,6 +16,7 @@ from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
 from attacks.disaggregation.solvers.solver import AbstractSolver
+from attacks.disaggregation.solvers.sparse import Sparse
 from attacks.disaggregation.workers import BlockWorkers, Threads
 from fedsim.core.progress import Progress, silent
 
@@ -37,7 +38,9 @@ the problem is hard for it too."""
 
 
 class Auto(AbstractSolver):
-    """Projection without noise, message passing with noise, the blind solver without good counts.
+    """Zero rows where there are any; else projection, message passing under noise, blind without good counts.
+
+    If rows of the sums are zero in some rounds and not in others, as word vectors are, these come first.
 
     Noise shows in the spectrum: without it the singular values end at the number of clients, up to rounding.
     If the counts are complete and projection leaves few columns, a mixed-integer program gets these. They
@@ -67,6 +70,17 @@ class Auto(AbstractSolver):
         """A column and an outcome for every client."""
         if instance.problem.counts is None:
             return Blind().solve(instance, rng=rng, progress=progress)
+        if instance.traces is None:
+            return self._without_traces(instance, rng=rng, progress=progress)
+        by_rows = Sparse().solve(instance, rng=rng, progress=progress)
+        if instance.underdetermined or _expected(by_rows) >= ENOUGH_OTHERWISE * instance.num_columns:
+            return by_rows
+        otherwise = self._without_traces(instance, rng=rng, progress=progress)
+        return max(by_rows, otherwise, key=_expected)
+
+    def _without_traces(
+        self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent
+    ) -> Columns:
         complete, exact_sums = instance.windows.complete, instance.subspace.exact
         without_counts = Blind()
         if complete and exact_sums:

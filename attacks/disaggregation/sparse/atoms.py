@@ -1,0 +1,46 @@
+"""Patterns that are no union of smaller patterns: the columns of single clients.
+
+Rows of different authors show unions of columns. If every client has a row of its own, the patterns that are
+no union of others are exactly the clients' columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+PAIRS_AT_A_TIME = 1 << 25
+"""Pairs of patterns that are compared at a time."""
+
+
+def union_of_parts(
+    wholes: NDArray[np.bool_], parts: NDArray[np.bool_], *, proper: bool = True
+) -> NDArray[np.bool_]:
+    """(n, rounds) for each of the `wholes` (n, rounds) the union of all `parts` (m, rounds) inside it.
+
+    A part that equals the whole counts only if parts need not be `proper`.
+    """
+    small = csr_matrix(parts, dtype=np.float32)
+    size = np.asarray(small.sum(axis=1)).ravel()
+    union = np.zeros_like(wholes)
+    step = max(1, PAIRS_AT_A_TIME // max(1, len(parts)))
+    for start in range(0, len(wholes), step):
+        some = wholes[start : start + step]
+        common = (small @ csr_matrix(some, dtype=np.float32).T).tocoo()
+        whole_size = some.sum(axis=1)
+        inside = common.data == size[common.row]
+        if proper:
+            inside &= size[common.row] < whole_size[common.col]
+        chosen = csr_matrix(
+            (np.ones(int(inside.sum()), np.float32), (common.col[inside], common.row[inside])),
+            shape=(len(some), len(parts)),
+        )
+        union[start : start + step] = (chosen @ small).toarray() > 0
+    return union
+
+
+def are_atoms(patterns: NDArray[np.bool_], chosen: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """(chosen,) whether a pattern is more than the union of the smaller `patterns` (n, rounds) inside it."""
+    wholes = patterns[chosen]
+    return np.asarray((union_of_parts(wholes, patterns) != wholes).any(axis=1))

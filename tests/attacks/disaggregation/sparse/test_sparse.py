@@ -1,0 +1,97 @@
+"""Columns and authors from zero rows, on planted words."""
+
+import numpy as np
+import pytest
+
+from attacks.disaggregation import disaggregate
+from attacks.disaggregation.recovery import Outcome
+from attacks.disaggregation.sparse.atoms import are_atoms, union_of_parts
+from attacks.disaggregation.sparse.authors import authorship
+from attacks.disaggregation.sparse.peeling import peeled
+from attacks.disaggregation.sparse.traces import Traces, find_traces
+from tests.helpers.planted import planted
+from tests.helpers.words import planted_words
+
+
+def solve(problem, solver="sparse"):
+    return disaggregate(problem, solver, rng=np.random.default_rng(0))
+
+
+def exact(recovery, case):
+    return (recovery.participation == case.participation).all(axis=0)
+
+
+@pytest.mark.parametrize("solver", ["sparse", "auto"])
+def test_fewer_rounds_than_clients_suffice_while_the_model_moves(solver):
+    case = planted_words(1, clients=60, rounds=50, words=800)
+    recovery = solve(case.problem, solver)
+    right = exact(recovery, case)
+    assert recovery.solver == "sparse" and right.mean() > 0.9
+    assert right[recovery.confidence > 0.95].all()
+
+
+@pytest.mark.parametrize(("kind", "least"), [({"lost": 0.2}, 0.7), ({"known": 0.7}, 0.7)])
+def test_lost_updates_and_missing_counts_cost_little(kind, least):
+    case = planted_words(2, clients=40, rounds=80, words=600, **kind)
+    recovery = solve(case.problem)
+    right = exact(recovery, case)
+    assert right.mean() > least
+    claimed = recovery.confidence[recovery.outcome != Outcome.UNRESOLVED]
+    assert right.sum() > claimed.sum() - 4, "expected and right columns agree"
+
+
+def test_noise_takes_the_zeros_away():
+    case = planted_words(3, noise=1e-3)
+    assert find_traces(case.problem) is None
+    recovery = solve(case.problem)
+    assert (recovery.outcome == Outcome.UNRESOLVED).all() and "stands still" in recovery.reason[0]
+
+
+def test_sums_of_images_have_no_traces():
+    assert find_traces(planted(1, clients=8, rounds=64).problem) is None
+
+
+def test_words_find_their_authors():
+    case = planted_words(4, clients=40, rounds=60, words=600)
+    recovery = solve(case.problem)
+    right = exact(recovery, case) & (recovery.outcome != Outcome.UNRESOLVED)
+    assert recovery.rows is not None and right.mean() > 0.8
+    few = (case.typed.sum(axis=0) <= 5) & case.typed.any(axis=0)
+    claimed, true = recovery.rows[right][:, few] >= 0.5, case.typed[right][:, few]
+    assert (claimed & true).sum() >= 0.97 * claimed.sum()
+    assert (claimed & true).sum() >= 0.97 * true.sum()
+
+
+def test_rows_of_updates_are_those_of_the_authors():
+    case = planted_words(5, clients=20, rounds=60, words=300, drift=0.0)
+    recovery = solve(case.problem)
+    assert exact(recovery, case).all()
+    words = case.typed.shape[1]
+    moved = recovery.updates[:, : words * 3].reshape(20, words, 3).any(axis=2)
+    few = case.typed.sum(axis=0) <= 4
+    assert (moved == case.typed)[:, few].mean() > 0.99
+
+
+def test_a_union_is_no_atom():
+    patterns = np.array([[1, 0, 0, 1], [0, 1, 0, 0], [1, 1, 0, 1], [1, 1, 1, 0]], dtype=bool)
+    assert are_atoms(patterns, np.arange(4)).tolist() == [True, True, False, True]
+    np.testing.assert_array_equal(union_of_parts(patterns[3:], patterns), [[0, 1, 0, 0]])
+
+
+def test_a_needed_author_is_certain_and_a_contradicted_one_impossible():
+    columns = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=bool)
+    traces = Traces.of(np.array([[1, 1, 1, 0]], dtype=bool))
+    found = authorship(traces, columns)
+    assert found[0].tolist() == [1.0, 1.0, 0.0]
+    assert (authorship(traces, columns, missing=3)[0] < 1).all()
+
+
+def test_a_client_without_a_row_of_its_own_is_peeled_out():
+    """Client 1 shares its only row with client 0: the rest of the union, and the counts, give its column."""
+    case = planted_words(6, clients=2, rounds=20, rate=0.3)
+    P = case.participation.T
+    union = (P[0] | P[1])[None]
+    found = peeled(union, P[:1], case.problem.windows, np.array([1]))
+    overlap = (P[0] & P[1]).any()
+    assert overlap or (found.columns == P[1]).all(axis=1).any()
+    assert all(case.problem.windows.of(np.array([1])).meet(c[None].astype(np.uint8)) for c in found.columns)
