@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 
 from fedsim import Tap
@@ -35,9 +36,14 @@ CLIENTS, ROUNDS, WINDOW, FEATURES, HIDDEN, CLASSES = 16, 96, 8, 20, 32, 4
 WEIGHT = "num-examples"
 
 
-def table_app(seed: int, *, batch_norm: bool = False) -> ClientApp:
-    """Every client has its own table; its classes and its features have a shift of their own."""
-    app = ClientApp()
+def table_app(
+    seed: int, *, batch_norm: bool = False, failing: float = 0.2, mods: Sequence[Mod] = ()
+) -> ClientApp:
+    """Every client has its own table; its classes and its features have a shift of their own.
+
+    A client fails in a round with the probability `failing`.
+    """
+    app = ClientApp(mods=list(mods))
 
     def table(client: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         rng = np.random.default_rng([seed, client])
@@ -51,7 +57,7 @@ def table_app(seed: int, *, batch_norm: bool = False) -> ClientApp:
         client = int(context.node_config["partition-id"])
         config, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
         rng = np.random.default_rng([seed, client, int(config["server-round"])])  # type: ignore[arg-type]
-        if rng.random() < 0.2:
+        if rng.random() < failing:
             return Message(Error(code=7, reason="battery"), reply_to=message)
         model = {name: array.numpy().copy() for name, array in arrays.items()}
         x, y = table(client)
@@ -60,7 +66,7 @@ def table_app(seed: int, *, batch_norm: bool = False) -> ClientApp:
                 _step(model, x[batch], y[batch], batch_norm=batch_norm)
         content = RecordDict()
         content["arrays"] = ArrayRecord({name: Array(np.asarray(a)) for name, a in model.items()})
-        content["metrics"] = MetricRecord({WEIGHT: len(x)})
+        content["metrics"] = MetricRecord({WEIGHT: len(x), "bias": float(model["last.bias"].max())})
         return Message(content, reply_to=message)
 
     return app
@@ -96,13 +102,13 @@ def _step(
         model[name] -= (rate * gradient).astype(np.float32)
 
 
-def initial(seed: int, *, batch_norm: bool = False) -> ArrayRecord:
+def initial(seed: int, *, batch_norm: bool = False, hidden: int = HIDDEN) -> ArrayRecord:
     """The model before the first round."""
     rng = np.random.default_rng([seed, 99])
     arrays: dict[str, Any] = {
-        "first.weight": rng.standard_normal((HIDDEN, FEATURES)) / 5,
-        "first.bias": np.zeros(HIDDEN),
-        "last.weight": rng.standard_normal((CLASSES, HIDDEN)) / 6,
+        "first.weight": rng.standard_normal((hidden, FEATURES)) / 5,
+        "first.bias": np.zeros(hidden),
+        "last.weight": rng.standard_normal((CLASSES, hidden)) / 6,
         "last.bias": np.zeros(CLASSES),
     }
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
