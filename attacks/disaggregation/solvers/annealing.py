@@ -40,9 +40,9 @@ class Annealing(JointSolver):
             progress(step, self.replicas)
             columns, model = annealed(evidence, passing.model(start), cooling=self.cooling, rng=stream)
             state = passing.restarted(replace(start, scales=model.scales, noise=model.noise), columns)
-            state = passing.repaired(state, most=self.repairs)
-            states.append(self.settled(passing, windows, state))
+            states.append(passing.repaired(state, most=self.repairs))
             misfits.append(model.misfit())
         progress(self.replicas, self.replicas)
-        best = states[int(np.argmin(misfits))]
+        likeliest = int(np.argmin(misfits))
+        best = states[likeliest] = self.settled(passing, windows, states[likeliest])
         return replace(best, confidence=best.confidence * agreement(best, states))
