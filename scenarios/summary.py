@@ -62,6 +62,8 @@ def _show_exceptions(found: Disaggregation) -> None:
         )
     for reason, number in found.unresolved.items():
         typer.echo(f"unresolved    {number:9d}   {reason}")
+    if found.likely is not None and found.likely.overconfident:
+        typer.echo(f"warning               –   {found.likely.warning()}")
     if found.ceiling is not None and found.ceiling.ones_found is None:
         typer.echo(f"ceiling               –   {found.ceiling.basis}")
 

@@ -26,7 +26,7 @@ from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
 from scenarios.run.ceiling.ceiling import Achieved, score_ceiling
 from scenarios.run.ceiling.privacy import privacy_bounds
-from scenarios.run.sections import Baselines, Disaggregation, Statement
+from scenarios.run.sections import Baselines, Disaggregation, LikelyColumns, Statement
 from scenarios.run.update_scores import UpdateScores, mean_cosine
 
 CASES_AT_A_TIME = 100_000
@@ -98,6 +98,7 @@ def score_disaggregation(
         update_variance=update_variance(truth, transcript),
         outcomes=_tally(recovery.outcome),
         unresolved=_tally(recovery.reason[recovery.outcome == "unresolved"]),
+        likely=_likely(recovery, exact),
         false_certificates=int(((recovery.outcome == "proved") & ~exact).sum()),
         solver=recovery.solver,
         seconds=recovery.seconds,
@@ -150,6 +151,16 @@ class _Ones:
         right = float((claimed * (P == 1)).sum())
         ones, claims = int(P.sum(dtype=np.int64)), float(claimed.sum())
         return cls(right / ones if ones else None, right / claims if claims else None)
+
+
+def _likely(recovery: Recovery, exact: NDArray[np.bool_]) -> LikelyColumns:
+    """What the confidence in likely columns promised, and how many of these are `exact` (K,)."""
+    likely = recovery.outcome == Outcome.LIKELY
+    return LikelyColumns(
+        columns=int(likely.sum()),
+        expected=float(recovery.confidence[likely].sum()),
+        right=int((likely & exact).sum()),
+    )
 
 
 def _tally(texts: NDArray[np.str_]) -> dict[str, int]:

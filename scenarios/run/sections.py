@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -190,6 +191,33 @@ class Ceiling(Section):
     """What the (ε, δ) of the defences bounds."""
 
 
+class LikelyColumns(Section):
+    """Whether the attack's confidence in its `likely` columns was deserved. Only scoring can tell."""
+
+    columns: int
+    """Clients with the outcome `likely`."""
+    expected: float
+    """How many of them are right by the attack's own confidence: its sum."""
+    right: int
+    """How many of them are right."""
+
+    @property
+    def overconfident(self) -> bool:
+        """Whether fewer are right than the confidence allows: more than two standard deviations, and one."""
+        chance = self.expected / self.columns if self.columns else 0.0
+        deviation = math.sqrt(self.columns * chance * (1 - chance))
+        return self.right < self.expected - max(2 * deviation, 1.0)
+
+    def warning(self) -> str:
+        """One sentence if the confidence is too high, else nothing."""
+        if not self.overconfident:
+            return ""
+        return (
+            f"the confidence is too high here: of {self.columns} likely columns {self.right} are right, "
+            f"{self.expected:.0f} expected"
+        )
+
+
 class Disaggregation(Section):
     """How good the recovered participation and updates are."""
 
@@ -234,6 +262,8 @@ class Disaggregation(Section):
     """Clients by outcome."""
     unresolved: Mapping[str, int]
     """Unresolved clients by reason."""
+    likely: LikelyColumns | None = None
+    """Whether the confidence in `likely` columns was deserved; None in older results."""
     false_certificates: int
     """Columns that were called proved, and are wrong."""
     solver: str

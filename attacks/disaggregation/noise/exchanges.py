@@ -20,7 +20,7 @@ changes by log det(1 + M UᵀΩ⁻¹U) − tr((1 + M UᵀΩ⁻¹U)⁻¹ M UᵀΩ
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ PASSES = 12
 """Most passes that undo exchanges: each client is in one exchange of a pass at most."""
 LEAST_GAIN = 1.0
 """Log-likelihood that an exchange must gain to be undone."""
+LEAST_ENERGY, MOST_ENERGY = 0.5, 2.0
+"""Bounds of a client's energy relative to the mean: fits to a few rounds would favour an exchange that suits
+them."""
 STEPS_PER_PASS = 4
 """Steps of the fit of scales and noise after each pass."""
 
@@ -128,6 +131,7 @@ def undone(
     `model.design` holds the columns at the start, as they are: zeros and ones.
     """
     P = model.design[:, :-1].copy()
+    model = replace(model, relative_energy=np.clip(model.relative_energy, LEAST_ENERGY, MOST_ENERGY))
     n = P.shape[1]
     pairs = list(itertools.combinations(range(n), 2))
     best: dict[tuple[int, int], Exchange | None] = {}

@@ -18,12 +18,15 @@ from attacks.disaggregation.noise.belief_propagation import BeliefPropagation, S
 from attacks.disaggregation.noise.exchanges import undone
 from attacks.disaggregation.proof.settling import LIKELY_FROM
 from attacks.disaggregation.proof.verdict import Candidates, judge
-from attacks.disaggregation.recovery import Columns
+from attacks.disaggregation.recovery import Columns, Outcome
 from attacks.disaggregation.solvers.solver import AbstractSolver
 from fedsim.core.progress import Progress, silent
 
 EXCHANGES = 4
 """Most times that exchanges are undone, each time with repairs of the rest."""
+MOST_UNRESOLVED = 0.5
+"""Share of unresolved clients above which the confidence in the others is called doubtful."""
+FEW = "few columns are likely: do not rely on its confidence"
 LEAST_FOUND = 0.1
 """Expected share of right columns from which exchanges are looked for."""
 
@@ -58,7 +61,7 @@ class JointSolver(AbstractSolver):
             found.reason[open_ & (confidence < LIKELY_FROM)] = (
                 "no column is likely: confidence is the best one's"
             )
-        return judge(instance, found, solver=self.name, belief=confidence)
+        return _with_doubts(judge(instance, found, solver=self.name, belief=confidence))
 
     def settled(self, passing: BeliefPropagation, windows: Windows, state: State) -> State:
         """The state with exchanges of clients undone, repaired; one that remains likely costs confidence.
@@ -88,6 +91,16 @@ def agreement(best: State, states: Sequence[State]) -> NDArray[np.float64]:
     """(n,) share of the states that give a client the column of the best one."""
     same = [(state.columns == best.columns).all(axis=1) for state in states]
     return np.asarray(np.mean(same, axis=0))
+
+
+def _with_doubts(columns: Columns) -> Columns:
+    """The same, with a remark about likely columns where most others are not: their confidence is doubtful.
+
+    Where a model moves so far that few columns are found, the confidence has been too high.
+    """
+    likely = columns.outcome == Outcome.LIKELY
+    few = likely.any() and (columns.outcome == Outcome.UNRESOLVED).mean() > MOST_UNRESOLVED
+    return replace(columns, reason=np.where(likely & few & (columns.reason == ""), FEW, columns.reason))
 
 
 def _namesakes(windows: Windows) -> NDArray[np.int64]:
