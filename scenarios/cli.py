@@ -59,6 +59,9 @@ def _root(
     pass
 
 
+TRACKABLE = ("tensorboard", "mlflow", "wandb")
+"""The names of `scenarios.run.trackers`, which is imported when a run starts."""
+
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, such as clients.local_epochs=8."),
@@ -90,6 +93,12 @@ def run(
     workers: Workers = None,
     force: Force = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--track", click_type=click.Choice(TRACKABLE), help="Send the training curves to this tool, too."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a scenario end to end: simulate, attack, score, report."""
@@ -99,7 +108,7 @@ def run(
     if resume and plan.is_finished:
         typer.echo(f"fedsim: {plan.folder} is complete", err=True)
     with _interruptions(plan.folder, resumable=plan.obstacle_to_resuming is None):
-        found = plan.run(force=force, resume=resume)
+        found = plan.run(force=force, resume=resume, track=track or ())
     show_result(found.result, found.report, as_json=as_json)
 
 

@@ -22,6 +22,7 @@ from scenarios.run.result import Result
 from scenarios.run.runner import attack_run, honest_part, read_result, run_scenario
 from scenarios.run.scenario import Scenario, find_scenario, load_scenario
 from scenarios.run.simulate import obstacle_to_resuming
+from scenarios.run.trackers import tracked
 from scenarios.run.world import World
 from scenarios.summary import result_rows
 from scenarios.tables import Row
@@ -122,7 +123,14 @@ class PlannedRun:
         """Whether the folder already holds a finished run."""
         return RunDirectory(self.folder).is_finished
 
-    def run(self, *, force: bool = False, resume: bool = False, progress: bool = True) -> Run:
+    def run(
+        self,
+        *,
+        force: bool = False,
+        resume: bool = False,
+        progress: bool = True,
+        track: Sequence[str] = (),
+    ) -> Run:
         """Simulate, attack, score and report. A run that is finished already is only read with `resume`."""
         if resume and force:
             raise UserError("--resume continues a run and --force replaces it: choose one")
@@ -138,6 +146,7 @@ class PlannedRun:
                 return Run(self.folder, read_result(directory))
             with (
                 nullcontext() if resume else directory.kept_unless_refused(),
+                tracked(track, self.world.scenario, directory) as listeners,
                 progress_bars(shown=progress) as bar,
             ):
                 result = run_scenario(
@@ -147,6 +156,7 @@ class PlannedRun:
                     training=bar("training"),
                     solving=bar("solving"),
                     inferring=bar,
+                    listeners=listeners,
                 )
         return Run(self.folder, result)
 
@@ -161,15 +171,17 @@ def run(
     force: bool = False,
     resume: bool = False,
     progress: bool = True,
+    track: Sequence[str] = (),
 ) -> Run:
     """Run a scenario end to end: simulate, attack, score, report. As `fedsim run` does, with the same files.
 
     `out` is the folder of the run, by default `runs/NAME` with the scenario's file name. `overrides` change
     settings by dotted key, such as `{"seed": 8, "attack.solver": "highs"}`. `force` replaces the run in the
-    folder, `resume` continues it. Without `progress` nothing is printed. A mistake is a `UserError`.
+    folder, `resume` continues it. Without `progress` nothing is printed. `track` names tools that
+    get the training curves, too: `tensorboard`, `mlflow`, `wandb`. A mistake is a `UserError`.
     """
     plan = PlannedRun.of(scenario, overrides, out=out, engine=engine_named(engine, workers))
-    return plan.run(force=force, resume=resume, progress=progress)
+    return plan.run(force=force, resume=resume, progress=progress, track=track)
 
 
 def attack(

@@ -94,6 +94,11 @@ class RunDirectory:
         return self.path / "pace.csv"
 
     @property
+    def tensorboard(self) -> Path:
+        """The curves for TensorBoard, if the user asked for them; no digest covers them."""
+        return self.path / "tensorboard"
+
+    @property
     def model(self) -> Path:
         """The server's model after the last round."""
         return self.path / "model.safetensors"
@@ -198,6 +203,7 @@ class RunDirectory:
             self.manifest.file,
             self.history,
             self.pace,
+            self.tensorboard,
             self.model,
         }
 
