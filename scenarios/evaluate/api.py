@@ -15,6 +15,7 @@ from scenarios.evaluate.figures import ACCURACY, SINGLED_OUT
 from scenarios.evaluate.outcome import Outcome, table
 from scenarios.evaluate.outcome import evaluate as evaluate_defences
 from scenarios.evaluate.page import render_evaluation
+from scenarios.evaluate.recommendation import recommendation
 from scenarios.evaluate.sentences import sentence
 from scenarios.evaluate.verdict import Verdict
 from scenarios.run.library import found_in_library
@@ -52,6 +53,11 @@ class EvaluationResult(Findings):
     def sentences(self) -> list[str]:
         """A sentence per defence, compared with the undefended base."""
         return [sentence(outcome, self.outcomes[0]) for outcome in self.outcomes[1:]]
+
+    @property
+    def recommendation(self) -> str:
+        """Which defence to choose, in words."""
+        return recommendation(self.outcomes)
 
     def rows(self) -> Sequence[Row]:
         """A row per defence and figure: mean, half width of its 95 % interval, and number of seeds."""

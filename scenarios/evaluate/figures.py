@@ -32,5 +32,7 @@ UTILITY = {
     MISSING: "rounds without count",
     MESSAGES: "messages per round",
 }
+SHARES = frozenset({*LEAKAGE, ACCURACY, MISSING})
+"""Figures between 0 and 1, except for cosines, which are above 0 unless an attack points the wrong way."""
 INFERENCE = {"psnr_db.disaggregated": "PSNR, dB", "auc.disaggregated": "AUC"}
 """Figures of inference attacks that are shown, by the end of their name."""

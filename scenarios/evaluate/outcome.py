@@ -34,6 +34,19 @@ class Figure:
         spread = float(np.std(values, ddof=1) / np.sqrt(len(values)))
         return cls(float(np.mean(values)), spread * float(student.ppf(0.975, len(values) - 1)))
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of a share, within 0 and 1; the mean itself for a single seed."""
+        width = self.half_width or 0.0
+        return max(0.0, self.mean - width), min(1.0, self.mean + width)
+
+    def shown(self, *, share: bool) -> str:
+        """The figure with its interval; that of a share stays within 0 and 1."""
+        if not share or self.half_width is None or not 0 <= self.mean <= 1:
+            return str(self)
+        low, high = self.interval
+        return f"{round(self.mean, 3) + 0.0:.3f} [{low:.2f}, {high:.2f}]"
+
     def __str__(self) -> str:
         return f"{round(self.mean, 3) + 0.0:.3f}" + (
             "" if self.half_width is None else f" ± {self.half_width:.3f}"

@@ -28,13 +28,13 @@ def sentence(outcome: Outcome, none: Outcome) -> str:
     if verdict is None or undefended is None:
         return f"{outcome.name}: there is no verdict, because nobody took part or the runs are too old"
     said = f"{_verdict(verdict, undefended)}; {_singled_out(outcome, none)}"
-    return f"{outcome.name} {said}; {_costs(outcome, none)}."
+    return f"{outcome.name} {said}; {_cost(outcome, none)}."
 
 
 def _verdict(found: Verdict, none: Verdict) -> str:
     """The verdict with guess, attack and ceiling, as shares of the participations."""
-    guess, attack = _percent(found.guess.mean), _percent(found.attack.mean)
-    ceiling = None if found.ceiling is None else _percent(found.ceiling.mean)
+    guess, attack = percent(found.guess.mean), percent(found.attack.mean)
+    ceiling = None if found.ceiling is None else percent(found.ceiling.mean)
     doubt = _doubt(*found.deciding)
     if found.form is Form.STOPPED:
         return (
@@ -52,7 +52,7 @@ def _verdict(found: Verdict, none: Verdict) -> str:
     beside = f"guess {guess}" if ceiling is None else f"guess {guess}, ceiling {ceiling}"
     return (
         f"leaks: {attack} of the participations are found ({beside}) "
-        f"instead of {_percent(none.attack.mean)} without it{doubt}"
+        f"instead of {percent(none.attack.mean)} without it{doubt}"
     )
 
 
@@ -61,30 +61,35 @@ def _singled_out(outcome: Outcome, none: Outcome) -> str:
     if outcome.mean(SINGLED_OUT_ORACLE) == 0:
         return "no attack can single out a client, because none has a column of its own"
     before, after = none.mean(SINGLED_OUT) or 0.0, outcome.mean(SINGLED_OUT) or 0.0
-    return f"{_percent(after)} of the clients are singled out instead of {_percent(before)}"
+    return f"{percent(after)} of the clients are singled out instead of {percent(before)}"
 
 
-def _costs(outcome: Outcome, none: Outcome) -> str:
-    costs = []
+def _cost(outcome: Outcome, none: Outcome) -> str:
+    return "cost: " + (", ".join(costs(outcome, none)) or "none measured")
+
+
+def costs(outcome: Outcome, none: Outcome) -> list[str]:
+    """What a defence costs, compared with `none`; nothing that is negligible."""
+    found = []
     before, after = none.figures[ACCURACY], outcome.figures[ACCURACY]
     if abs(after.mean - before.mean) > NEGLIGIBLE_ACCURACY:
         points = f"{100 * (after.mean - before.mean):+.1f} points of test accuracy"
-        costs.append(points + _doubt(abs(after.mean - before.mean), before, after))
+        found.append(points + _doubt(abs(after.mean - before.mean), before, after))
     window, longer = none.mean(WINDOW), outcome.mean(WINDOW)
     if window is not None and longer is not None and longer > 1.05 * window:
-        costs.append(f"a count for {longer:.3g} rounds instead of {window:.3g}")
+        found.append(f"a count for {longer:.3g} rounds instead of {window:.3g}")
     missing = outcome.mean(MISSING)
     if outcome.mean(COUNT_ERROR) is not None and missing and missing > (none.mean(MISSING) or 0.0) + 1e-3:
-        costs.append(f"{_percent(missing)} of the rounds without a count")
+        found.append(f"{percent(missing)} of the rounds without a count")
     error = outcome.mean(COUNT_ERROR)
     if error is None:
-        costs.append("no counts are published")
+        found.append("no counts are published")
     elif error > (none.mean(COUNT_ERROR) or 0.0) + 1e-3:
-        costs.append(f"an error of {error:.2g} per count")
+        found.append(f"an error of {error:.2g} per count")
     messages = (outcome.mean(MESSAGES) or 0.0) - (none.mean(MESSAGES) or 0.0)
     if abs(messages) > 0.05:
-        costs.append(f"{messages:+.1f} messages per round")
-    return "cost: " + (", ".join(costs) or "none measured")
+        found.append(f"{messages:+.1f} messages per round")
+    return found
 
 
 def _doubt(margin: float, *figures: Figure) -> str:
@@ -95,5 +100,6 @@ def _doubt(margin: float, *figures: Figure) -> str:
     return " (uncertain: wide intervals)" if sum(widths) > margin else ""
 
 
-def _percent(fraction: float) -> str:
+def percent(fraction: float) -> str:
+    """A share as whole percents."""
     return f"{100 * fraction:.0f} %"

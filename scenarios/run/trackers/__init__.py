@@ -27,7 +27,7 @@ TRACKERS: dict[str, type[Tracker]] = {
 def tracked(names: Iterable[str], scenario: Scenario, directory: RunDirectory) -> Iterator[list[Listener]]:
     """Start these trackers; yield what has to hear of every point of the curves; end them after the block."""
     with ExitStack() as stack:
-        started = []
+        started: list[Listener] = []
         for name in names:
             tracker = TRACKERS[name](scenario, directory)
             stack.callback(tracker.close)

@@ -23,8 +23,9 @@ from scenarios.evaluate.figures import (
     WINDOW,
 )
 from scenarios.evaluate.outcome import Figure, Outcome, numbers
-from scenarios.evaluate.page import frontier
+from scenarios.evaluate.recommendation import in_short, recommendation
 from scenarios.evaluate.sentences import sentence
+from scenarios.evaluate.trade_offs import frontier, trade_offs
 from scenarios.evaluate.verdict import Form, Verdict
 from scenarios.run.runner import read_result
 from scenarios.run.scenario import LIBRARY
@@ -180,6 +181,45 @@ def test_the_frontier_is_what_nothing_beats():
     assert [o.name for o in frontier([*outcomes, weak])] == ["safe", "good", "none"]
 
 
+def test_of_equals_the_cheapest_is_on_the_frontier():
+    cheap = outcome("cheap", leak=(0.0, None), accuracy=(0.4, None), error=(0.0, None))
+    dear = outcome("dear", leak=(0.0, None), accuracy=(0.4, None))  # no counts are published
+    assert [o.name for o in frontier([dear, cheap])] == ["cheap"]
+
+
+def test_the_recommendation_is_the_cheapest_that_stops_it():
+    none = judged("none")
+    stops = {"attack": 0.22, "ceiling": 0.25}
+    dear = judged("noise", **stops, accuracy=(0.3, 0.0))
+    cheap = judged("batches", **stops, accuracy=(0.49, 0.0))
+    held = judged("two bits", attack=0.22, ceiling=0.97)
+    said = recommendation([none, held, dear, cheap])
+    assert said.startswith("Choose batches: it stops the attack")
+    assert said.endswith("Also stop it, at a higher price: noise.")
+    assert in_short(held, none).startswith("two bits: stops this attack, ceiling not low (97 %)")
+    assert in_short(dear, none) == "noise: stops it; a cost: -20.0 points of test accuracy"
+    assert "two bits held, but a better attack could do more" in recommendation([none, held])
+    assert recommendation([none, judged("x")]) == "No defence here stops the attack."
+    assert "nothing to recommend" in recommendation([none, outcome("failed")])
+
+
+def test_intervals_of_shares_stay_within_0_and_1():
+    sure = Figure(0.98, 0.3)
+    assert sure.interval == (0.98 - 0.3, 1.0)
+    assert sure.shown(share=True) == "0.980 [0.68, 1.00]"
+    assert sure.shown(share=False) == "0.980 ± 0.300"
+    drawn = json.dumps(trade_offs([outcome("x", leak=(0.02, 0.3), accuracy=(0.9, 0.5))], "accuracy"))
+    assert '"low": 0.0' in drawn
+    assert '"above": 1.0' in drawn
+
+
+def test_no_two_defences_look_the_same():
+    many = [outcome(f"d{i}", leak=(0.1, None), accuracy=(0.5, None)) for i in range(20)]
+    marks = trade_offs(many, "accuracy")["layer"][-1]["encoding"]
+    looks = zip(marks["color"]["scale"]["range"], marks["shape"]["scale"]["range"], strict=True)
+    assert len(set(looks)) == 20
+
+
 def test_the_command_leaves_a_table_and_a_page_with_links(fedsim, scenario_file, tmp_path):
     (tmp_path / "evaluation.toml").write_text(EVALUATION.replace("seeds = 2", "seeds = 1"))
     done = fedsim("evaluate", "evaluation.toml", "--workers", 1)
@@ -202,7 +242,7 @@ def test_the_command_leaves_a_table_and_a_page_with_links(fedsim, scenario_file,
 
 
 def test_a_defence_that_fails_is_said_to(fedsim, scenario_file, tmp_path, monkeypatch):
-    def fail(*rest):
+    def fail(*rest, **options):
         raise ValueError("no power")
 
     monkeypatch.setattr(scenarios.run.runner, "simulate", fail)

@@ -1,0 +1,74 @@
+"""Which defence to choose: the answer of an evaluation in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scenarios.evaluate.figures import ACCURACY, COUNT_ERROR, MESSAGES, MISSING, WINDOW
+from scenarios.evaluate.outcome import Outcome
+from scenarios.evaluate.sentences import costs, percent
+from scenarios.evaluate.verdict import Form, Verdict
+
+Price = tuple[float, ...]
+"""What a defence costs, the most important part first; prices compare as tuples do."""
+
+
+def price(outcome: Outcome) -> Price:
+    """Lost accuracy in whole points, then lost counts, their error, their gaps and windows, then messages."""
+    counts = outcome.mean(COUNT_ERROR)
+    return (
+        -round(100 * (outcome.mean(ACCURACY) or 0.0)),
+        float(counts is None),
+        counts or 0.0,
+        outcome.mean(MISSING) or 0.0,
+        outcome.mean(WINDOW) or 0.0,
+        outcome.mean(MESSAGES) or 0.0,
+    )
+
+
+def recommendation(outcomes: Sequence[Outcome]) -> str:
+    """What to choose: the cheapest defence that stops the attack, or the fact that none does."""
+    none, *defended = outcomes
+    judged = [(outcome, verdict) for outcome in defended if (verdict := Verdict.of(outcome)) is not None]
+    undefended = Verdict.of(none)
+    if not judged or undefended is None:
+        return "There is nothing to recommend: no defence has figures to judge it by."
+    if undefended.form is Form.STOPPED:
+        return "Without any defence the ceiling is already near the guess: these runs tell no defences apart."
+    stopped = sorted((o for o, verdict in judged if verdict.form is Form.STOPPED), key=price)
+    if stopped:
+        others = [outcome.name for outcome in stopped[1:]]
+        rest = f" Also stop it, at a higher price: {', '.join(others)}." if others else ""
+        best = stopped[0]
+        why = "it stops the attack, and no better attack helps"
+        return f"Choose {best.name}: {why}. It has {_paid(best, none)}.{rest}"
+    held = sorted((o for o, verdict in judged if verdict.form is Form.HELD), key=price)
+    if held:
+        return (
+            f"No defence here stops every attack. Against ours {' and '.join(o.name for o in held)} held, "
+            "but a better attack could do more: do not rely on it."
+        )
+    return "No defence here stops the attack."
+
+
+def in_short(outcome: Outcome, none: Outcome) -> str:
+    """A defence in a line: what it does, and its price."""
+    verdict = Verdict.of(outcome)
+    if verdict is None or not none.figures:
+        return f"{outcome.name}: no figures"
+    return f"{outcome.name}: {_effect(verdict)}; {_paid(outcome, none)}"
+
+
+def _effect(verdict: Verdict) -> str:
+    found, guess = percent(verdict.attack.mean), percent(verdict.guess.mean)
+    if verdict.form is Form.STOPPED:
+        return "stops it"
+    if verdict.form is Form.HELD:
+        ceiling = "not computed" if verdict.ceiling is None else f"not low ({percent(verdict.ceiling.mean)})"
+        return f"stops this attack, ceiling {ceiling}"
+    return f"leaks ({found} of the participations found, guess {guess})"
+
+
+def _paid(outcome: Outcome, none: Outcome) -> str:
+    paid = costs(outcome, none)
+    return f"a cost: {', '.join(paid)}" if paid else "no measured cost"
