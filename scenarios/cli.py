@@ -175,11 +175,16 @@ def report(run_dir: RunDir) -> None:
 
 
 @app.command("list")
-def list_(as_json: Json = False) -> None:
-    """List data sets, models, solvers, scenarios and other choices, and installed packages."""
-    from scenarios.inventory import inventory
+def list_(
+    module: Annotated[
+        str | None, typer.Argument(metavar="[MODULE]", help="List the plug-ins in a module of yours instead.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List data sets, models, solvers, scenarios and other choices, plug-ins and installed packages."""
+    from scenarios.inventory import inventory, plug_ins_in
 
-    found = inventory()
+    found = inventory() if module is None else plug_ins_in(module)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return

@@ -11,20 +11,23 @@ from pydantic import Field
 from analytics.release.coarsening import Coarsening
 from analytics.release.drop import Drop
 from analytics.release.gaussian import Gaussian
-from analytics.release.policy import Statement
+from analytics.release.policy import Policy, Statement
 from analytics.release.private import Private
 from analytics.release.rounding import Rounding
 from analytics.release.threshold import Threshold
-from fedsim.core.settings import BY_NAME
+from fedsim.core.plugins import Extensible
 
 Release = Annotated[
-    Drop | Rounding | Threshold | Coarsening | Gaussian | Private, Field(discriminator="name"), BY_NAME
+    Drop | Rounding | Threshold | Coarsening | Gaussian | Private,
+    Field(discriminator="name"),
+    Extensible("release", Policy),
 ]
 
 __all__ = [
     "Coarsening",
     "Drop",
     "Gaussian",
+    "Policy",
     "Private",
     "Release",
     "Rounding",

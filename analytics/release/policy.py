@@ -8,20 +8,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from analytics.report import ParticipationReport
-from fedsim.core.settings import Settings
+from fedsim.core.plugins import PlugIn
 
 Statement = dict[str, Any]
 """The name, parameters and guarantees of a policy. It is public, so the attacker knows it too."""
 
 
-class Policy(Settings):
+class Policy(PlugIn):
     """A step between the devices' answers and the published counts.
 
     A policy states the error of its counts in the report (`noise_sd`, and NaN for no count), so that an
     attacker who knows the policy can use it. The same report and `rng` state give the same result.
     """
 
-    name: str
     keeps_whole_counts: ClassVar[bool] = False
     """Whether counts stay integers, and one participation still changes a count by one."""
     wants_whole_counts: ClassVar[bool] = False

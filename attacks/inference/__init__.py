@@ -4,15 +4,26 @@ from typing import Annotated
 
 from pydantic import Field
 
+from attacks.inference.attack import InferenceAttack
 from attacks.inference.inversion.analytic import Analytic
 from attacks.inference.inversion.dlg import Dlg
 from attacks.inference.inversion.geiping import Geiping
 from attacks.inference.labels import LabelInference
 from attacks.inference.properties import PropertyInference
-from fedsim.core.settings import BY_NAME
+from fedsim.core.plugins import Extensible
 
 Inference = Annotated[
-    Dlg | Geiping | Analytic | LabelInference | PropertyInference, Field(discriminator="name"), BY_NAME
+    Dlg | Geiping | Analytic | LabelInference | PropertyInference,
+    Field(discriminator="name"),
+    Extensible("inference", InferenceAttack),
 ]
 
-__all__ = ["Analytic", "Dlg", "Geiping", "Inference", "LabelInference", "PropertyInference"]
+__all__ = [
+    "Analytic",
+    "Dlg",
+    "Geiping",
+    "Inference",
+    "InferenceAttack",
+    "LabelInference",
+    "PropertyInference",
+]

@@ -14,7 +14,7 @@ from attacks.inference.evidence import Evidence
 from attacks.inference.knowledge import Knowledge
 from attacks.inference.needs import LayerNeed
 from fedsim.core.errors import UserError
-from fedsim.core.settings import Settings
+from fedsim.core.plugins import PlugIn
 from fedsim.tasks.task import Task
 
 Kind = Literal["inversion", "label_inference", "property_inference"]
@@ -45,7 +45,7 @@ class Guesses:
     """Total steps of the optimiser, 0 for a closed form."""
 
 
-class InferenceAttack(Settings, ABC):
+class InferenceAttack(PlugIn, ABC):
     """An attack that infers private data from updates. It knows only its arguments, never the truth.
 
     The class attributes declare what the attack needs. `check` compares them with the server's knowledge
@@ -62,7 +62,6 @@ class InferenceAttack(Settings, ABC):
     needs_auxiliary: ClassVar[bool] = False
     """Whether the scenario must grant auxiliary examples."""
 
-    name: str
     targets: PositiveInt | None = None
     """Number of clients to attack, clients with a recovered update first; all clients if not given."""
     cohorts: Annotated[tuple[PositiveInt, ...], Field(strict=False)] = ()

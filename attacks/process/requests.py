@@ -22,6 +22,7 @@ from attacks.inference.evidence import Evidence
 from attacks.inference.knowledge import Knowledge
 from attacks.settings import AttackSettings
 from attacks.view import AttackerView
+from fedsim.core.plugins import remember
 
 Reply = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 """Named arrays and JSON values."""
@@ -93,6 +94,7 @@ class Disaggregate(Request):
         """The arrays of a `Recovery`."""
         transcript = replace(self.view.transcript, aggregates=self.sums.array(files[0]))
         view = AttackerView(transcript, self.view.counts)
+        remember(self.settings.solver)
         recovery = self.settings.run(view, rng=np.random.default_rng(self.seed), progress=watch)
         return recovery.arrays(), {"solver": recovery.solver, "seconds": recovery.seconds}
 
@@ -118,6 +120,7 @@ class BeginInference(Request):
 
         # As on devices: networks are small, and one thread gives the same digits on every machine.
         torch.set_num_threads(1)
+        remember(self.attack)
         session.attack, session.knowledge = self.attack, self.knowledge
         return {}, {}
 

@@ -29,6 +29,7 @@ from attacks.process.channel import Channel, Kind, packed
 from attacks.process.requests import Request, Session
 from fedsim.core.confinement import confine
 from fedsim.core.errors import UserError
+from fedsim.core.users_code import fault_of_users_code
 
 _DIE_WITH_PARENT = 1
 
@@ -88,7 +89,10 @@ def _serve(channel: Channel) -> None:
             return
         except (ProblemError, UserError, MemoryError) as error:
             channel.send(Kind.MISTAKE, packed({}, _described(error)))
-        except BaseException:  # The side that asked raises it again, with this traceback.
+        except BaseException as error:  # The side that asked raises it again.
+            if (blame := fault_of_users_code(error)) is not None:
+                channel.send(Kind.MISTAKE, packed({}, _described(UserError(blame))))
+                continue
             channel.send(Kind.FAULT, packed({}, {"message": traceback.format_exc()}))
 
 

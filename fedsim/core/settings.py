@@ -29,6 +29,10 @@ class Settings(BaseModel):
             raise PydanticCustomError("too_large", "expected {most} at most", {"most": f"{LARGEST_FLOAT:g}"})
         return value
 
+    def further_modules(self) -> set[str]:
+        """The modules of the user's own that these settings name, besides the module of their class."""
+        return set()
+
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, content: Any) -> Any:

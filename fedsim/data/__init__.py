@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedsim.core.settings import BY_NAME
+from fedsim.core.plugins import Extensible
 from fedsim.data.dataset import Dataset, Examples
 from fedsim.data.images.cifar10 import Cifar10
 from fedsim.data.images.cifar100 import Cifar100
@@ -16,10 +16,13 @@ from fedsim.data.images.folder import Folder
 from fedsim.data.images.lfw import Lfw
 from fedsim.data.images.synthetic import Synthetic
 from fedsim.data.partition import Dirichlet, Iid, Natural, Owned, Partition, Property
+from fedsim.data.source import Source
 from fedsim.data.text.texts import Shakespeare, Texts
 
 DataSource = Annotated[
-    Synthetic | Cifar10 | Cifar100 | Lfw | Folder | Texts | Shakespeare, Field(discriminator="name"), BY_NAME
+    Synthetic | Cifar10 | Cifar100 | Lfw | Folder | Texts | Shakespeare,
+    Field(discriminator="name"),
+    Extensible("data", Source),
 ]
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "Partition",
     "Property",
     "Shakespeare",
+    "Source",
     "Synthetic",
     "Texts",
 ]

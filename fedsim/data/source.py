@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from fedsim.core.settings import Settings
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
+
+from fedsim.core.errors import UserError
+from fedsim.core.plugins import PlugIn
 from fedsim.data.dataset import Dataset
 from fedsim.tasks.task import Task
 
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
     from fedsim.data.fetch import Fetching
 
 
-class Source(Settings, ABC):
+class Source(PlugIn, ABC):
     """A data set. Its settings say where the copy is, what of it is used, and how it is dealt out."""
 
     task_type: ClassVar[type[Task]]
@@ -27,9 +31,17 @@ class Source(Settings, ABC):
         """The examples, complete and checked; a `UserError` otherwise."""
 
     @classmethod
-    @abstractmethod
     def get(cls, fetching: Fetching) -> None:
         """Put a copy into the data folder, or raise a `UserError` that says which file to put there."""
+        raise UserError(f"{cls.__name__} does not say where to get its data")
+
+    @model_validator(mode="after")
+    def _can_be_dealt_out(self) -> Self:
+        if "partition" not in type(self).model_fields:
+            raise PydanticCustomError(
+                "partition", "its class has no field `partition`, such as Partition = Iid()"
+            )
+        return self
 
     def compare(self, data: Dataset) -> str:
         """One line about how the loaded copy compares with the release."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic_core import PydanticCustomError
 
+from fedsim.core.plugins import PlugIn
 from fedsim.core.seeds import Stage, stream
-from fedsim.core.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Defence(Settings):
+class Defence(PlugIn):
     """A change to the honest world that is meant to protect its clients; a subclass overrides its hooks.
 
     A scenario lists defences in the order in which they change an update, and then a sum. `place` is the
@@ -28,7 +28,6 @@ class Defence(Settings):
     promise are refused (`in_order`), and a contract test holds every defence to its declaration.
     """
 
-    name: str
     never_lengthens: ClassVar[bool] = False
     """Promise: no update leaves the device with a larger L2 norm than it came with."""
     needs_bounded_length: ClassVar[bool] = False

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedsim.core.settings import BY_NAME
+from fedsim.core.plugins import Extensible
+from fedsim.models.architecture import Architecture
 from fedsim.models.custom import Custom
 from fedsim.models.images.cnn import Cnn
 from fedsim.models.images.lenet import Lenet
@@ -14,7 +15,9 @@ from fedsim.models.mlp import Mlp
 from fedsim.models.text.gru import Gru
 
 Model = Annotated[
-    Lenet | Mlp | Cnn | Resnet | Resnet18 | Vit | Gru | Custom, Field(discriminator="name"), BY_NAME
+    Lenet | Mlp | Cnn | Resnet | Resnet18 | Vit | Gru | Custom,
+    Field(discriminator="name"),
+    Extensible("models", Architecture),
 ]
 
-__all__ = ["Cnn", "Custom", "Gru", "Lenet", "Mlp", "Model", "Resnet", "Resnet18", "Vit"]
+__all__ = ["Architecture", "Cnn", "Custom", "Gru", "Lenet", "Mlp", "Model", "Resnet", "Resnet18", "Vit"]

@@ -6,22 +6,25 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from fedsim.core.errors import UserError
-from fedsim.core.settings import Settings
+from fedsim.core.plugins import PlugIn
+from fedsim.core.users_code import is_users
+from fedsim.models.trial import tried_out
 from fedsim.tasks.task import Inputs, Task
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-class Architecture(Settings, ABC):
+class Architecture(PlugIn, ABC):
     """A network's settings; `build` makes the network for a task."""
 
-    needs: ClassVar[str]
+    needs: ClassVar[str] = "other inputs"
     """The inputs that it takes, in words."""
-    is_foreign: ClassVar[bool] = False
-    """Whether somebody else wrote the network, so that training checks that it is not random."""
 
-    name: str
+    @property
+    def is_foreign(self) -> bool:
+        """Whether somebody else wrote the network, so that training checks that it is not random."""
+        return is_users(type(self))
 
     @classmethod
     @abstractmethod
@@ -34,6 +37,12 @@ class Architecture(Settings, ABC):
 
         All that it learns are float32 parameters: it keeps no other state and draws no random numbers.
         """
+
+    def built(self, task: Task) -> nn.Module:
+        """What `build` returns; the network of a plug-in is tried out first."""
+        if not is_users(type(self)):
+            return self.build(task)
+        return tried_out(lambda: self.build(task), task, f"model: {self.name}")
 
     def check(self, task: type[Task] | Task) -> None:
         """A `UserError` if the task's inputs are not for this model."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat
 from pydantic_core import PydanticCustomError
 
-from fedsim.core.settings import BY_NAME, Settings
+from fedsim.core.plugins import Extensible, PlugIn
 
 if TYPE_CHECKING:
     from flwr.serverapp.strategy import Strategy
@@ -21,13 +21,11 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 """The share of an old moment that stays in the next one."""
 
 
-class ServerStrategy(Settings, ABC):
+class ServerStrategy(PlugIn, ABC):
     """What the server does with the mean of a cohort.
 
     To add one, write a subclass with a `name` and add it to `AnyStrategy`.
     """
-
-    name: str
 
     @abstractmethod
     def build(self) -> Strategy:
@@ -144,6 +142,6 @@ def _refuse_single_updates(value: Any) -> Any:
 AnyStrategy = Annotated[
     FedAvg | FedAvgM | FedAdam | FedAdagrad | FedYogi,
     Field(discriminator="name"),
-    BY_NAME,
+    Extensible("strategies", ServerStrategy),
     BeforeValidator(_refuse_single_updates),
 ]

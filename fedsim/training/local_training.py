@@ -33,7 +33,7 @@ def initial_model(model: Architecture, task: Task, rng: np.random.Generator) -> 
     model.check(task)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
-        return model.build(task)
+        return model.built(task)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from fedsim.core.errors import UserError
-from fedsim.core.settings import BY_NAME, Settings
+from fedsim.core.plugins import Extensible, PlugIn
 
 
-class ParticipationSettings(Settings, ABC):
+class ParticipationSettings(PlugIn, ABC):
     """How the cohorts of a federation are chosen.
 
     To add a way, write a subclass with a `name` and add it to `Participation` below. It draws over the
@@ -89,4 +89,8 @@ class Batches(ParticipationSettings):
         return invited
 
 
-Participation = Annotated[Bernoulli | Cohort | Batches, Field(discriminator="name"), BY_NAME]
+Participation = Annotated[
+    Bernoulli | Cohort | Batches,
+    Field(discriminator="name"),
+    Extensible("participation", ParticipationSettings),
+]

@@ -49,6 +49,6 @@ def evaluate(
     for sentence in found.sentences:
         typer.echo(sentence)
     typer.secho(found.recommendation, bold=True)
-    if others := other_code(result.code for outcome in found.outcomes for result in outcome.results):
+    if others := other_code(result.other_code for outcome in found.outcomes for result in outcome.results):
         typer.echo(f"Runs {others}")
     typer.echo(f"page: {found.page}")

@@ -30,7 +30,7 @@ def render_evaluation(evaluation: Evaluation, outcomes: Sequence[Outcome], direc
         title=evaluation.file.title,
         seeds=evaluation.file.seeds,
         fixed=_is_fixed(evaluation),
-        others=other_code(result.code for outcome in outcomes for result in outcome.results),
+        others=other_code(result.other_code for outcome in outcomes for result in outcome.results),
         metric=metric,
         recommendation=recommendation(outcomes),
         in_short=[in_short(outcome, none) for outcome in defended],

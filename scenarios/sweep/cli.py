@@ -49,7 +49,7 @@ def sweep(
     typer.echo(f"points           {len(found.results)}, {len(failed)} failed")
     for result in failed[:5]:
         typer.echo(f"  {result.point.name}   {result.reason}")
-    if others := other_code(result.code for result in found.results):
+    if others := other_code(result.other_code for result in found.results):
         typer.echo(f"points           {others}")
     for path in (*found.tables, found.page):
         typer.echo(f"{path.suffix[1:]:<17}{path}")

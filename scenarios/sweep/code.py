@@ -12,8 +12,13 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from attacks.settings import AttackSettings
 from fedsim.core.files import write_text
+from fedsim.core.plugins import users_modules
+from fedsim.core.settings import Settings
+from fedsim.core.users_code import imported
 from fedsim.core.version import installed_version
+from scenarios.run.scenario import Scenario
 from scenarios.sweep.imports import import_closure
 
 UNKNOWN_CODE = "unknown"
@@ -29,6 +34,40 @@ _WORK = "scenarios.sweep.work"
 def this_code() -> str:
     """The code that runs, such as 0.1.0+55c581db."""
     return f"{installed_version()}+{sources_digest(_ROOT)}"
+
+
+def code_for(settings: Settings) -> str:
+    """The code that makes a point now, from its training to its figures; see `code_of`."""
+    return ", ".join(dict.fromkeys((training_code(settings), point_code(settings))))
+
+
+def point_code(settings: Settings) -> str:
+    """Our code, and a digest of the user's own modules if the settings name any."""
+    modules = sorted(users_modules(settings))
+    return this_code() if not modules else f"{this_code()}+{_users_digest(tuple(modules))}"
+
+
+def training_code(settings: Settings) -> str:
+    """The same without what points that share a training may differ in."""
+    if not isinstance(settings, Scenario):
+        return point_code(settings)
+    analytics = settings.analytics.model_copy(update={"release": ()})
+    return point_code(settings.model_copy(update={"attack": AttackSettings(), "analytics": analytics}))
+
+
+def _users_digest(modules: tuple[str, ...]) -> str:
+    """Eight characters that stand for the user's modules, and for what they import from beside them."""
+    digest = hashlib.sha256()
+    for module in modules:
+        top = imported(module.partition(".")[0], said=module)
+        if top.__file__ is None:
+            continue  # a namespace package has no code of its own
+        file = Path(top.__file__)
+        root = file.parent.parent if file.name == "__init__.py" else file.parent
+        beside = {top.__name__, *(other.stem for other in root.glob("*.py"))}
+        for name, source in import_closure([module], root, beside).items():
+            digest.update(name.encode() + source.digest)
+    return digest.hexdigest()[:8]
 
 
 def sources_digest(root: Path) -> str:

@@ -24,7 +24,7 @@ from fedsim.core.locks import alone_in
 from scenarios.planted import Planted
 from scenarios.run.directory import RunDirectory
 from scenarios.run.result import PlantedResult, Result
-from scenarios.sweep.code import code_of, this_code
+from scenarios.sweep.code import code_for, code_of
 from scenarios.sweep.sweep import SPOOLED, Point
 
 
@@ -89,4 +89,5 @@ class SweepDirectory:
         """
         run = self.point(point)
         last = run.result if isinstance(point.settings, Planted) else run.report
-        return last.exists() and point.is_of(run.scenario) and (not fresh or code_of(run.path) == this_code())
+        is_there = last.exists() and point.is_of(run.scenario)
+        return is_there and (not fresh or code_of(run.path) == code_for(point.settings))

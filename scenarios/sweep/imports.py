@@ -1,4 +1,4 @@
-"""Which of our modules a module needs, read off the sources without importing anything.
+"""Which modules a module needs, read off the sources without importing anything.
 
 Imports count wherever they stand: at the top, inside a function, in any branch. Only `if TYPE_CHECKING:`
 does not count, because nothing runs there.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-OUR_PACKAGES = ("fedsim", "analytics", "attacks", "scenarios")
+from fedsim.core.users_code import OUR_PACKAGES
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,16 @@ class Source:
         return cls(imports, hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).digest())
 
 
-def import_closure(modules: Iterable[str], root: Path) -> Mapping[str, Source]:
-    """These modules and all of ours that they need, directly or not, by name in sorted order.
+def import_closure(
+    modules: Iterable[str], root: Path, packages: Collection[str] = OUR_PACKAGES
+) -> Mapping[str, Source]:
+    """These modules and all that they need, directly or not, by name in sorted order.
 
     A module needs the packages around it, too: Python runs their `__init__` first. `root` is the folder that
-    holds our packages.
+    holds the `packages`; others are left out.
     """
     found: dict[str, Source] = {}
-    waiting = [name for module in modules for name in _with_parents(module)]
+    waiting = [name for module in modules for name in _with_parents(module, packages)]
     while waiting:
         module = waiting.pop()
         if module in found:
@@ -55,7 +57,7 @@ def import_closure(modules: Iterable[str], root: Path) -> Mapping[str, Source]:
         found[module] = Source.parse(file.read_bytes())
         package = module if file.name == "__init__.py" else module.rpartition(".")[0]
         for level, name in found[module].imports:
-            waiting.extend(_with_parents(_absolute(name, level, package)))
+            waiting.extend(_with_parents(_absolute(name, level, package), packages))
     return dict(sorted(found.items()))
 
 
@@ -81,10 +83,10 @@ def _absolute(name: str, level: int, package: str) -> str:
     return ".".join((*parts[: len(parts) - level + 1], name))
 
 
-def _with_parents(name: str) -> Iterator[str]:
-    """`a.b.c` as `a`, `a.b` and `a.b.c`; nothing if it is not ours."""
+def _with_parents(name: str, packages: Collection[str]) -> Iterator[str]:
+    """`a.b.c` as `a`, `a.b` and `a.b.c`; nothing if it is in none of the packages."""
     parts = name.split(".")
-    if parts[0] in OUR_PACKAGES:
+    if parts[0] in packages:
         yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
 
 

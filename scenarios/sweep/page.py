@@ -42,7 +42,7 @@ def render_sweep(sweep: Sweep, results: Sequence[PointResult], directory: SweepD
         keys=sweep.keys,
         averaged=[SEED] if SEED in sweep.keys and axes else [],
         failed=sum(bool(result.reason) for result in results),
-        others=other_code(result.code for result in results),
+        others=other_code(result.other_code for result in results),
         table=directory.table.name,
         settings=directory.file.read_text(encoding="utf-8"),
         picture=embedded(draw(rows, name, axes, [key for key in keys if key not in axes])) if axes else "",

@@ -23,7 +23,7 @@ from fedsim.core.files import write_text
 from fedsim.core.progress import Progress, silent
 from scenarios.run.result import PlantedResult, Result
 from scenarios.run.scenario import Scenario
-from scenarios.sweep.code import code_of, this_code
+from scenarios.sweep.code import code_for, code_of, point_code, training_code
 from scenarios.sweep.directory import SweepDirectory
 from scenarios.sweep.pool import InProcess, Pool
 from scenarios.sweep.sweep import Point, Sweep
@@ -41,6 +41,11 @@ class PointResult:
     figures: Result | PlantedResult | None
     reason: str = ""
     code: str = ""
+
+    @property
+    def other_code(self) -> str:
+        """The code that made it, if that is not the code that would make it now; else nothing."""
+        return "" if self.code == code_for(self.point.settings) else self.code
 
 
 def check_worlds(sweep: Sweep, directory: Path, progress: Progress = silent, *, fresh: bool = False) -> None:
@@ -129,7 +134,8 @@ class _Run:
                     (point.settings, self._directory.training(str(name)).path.absolute())
                     for name, point in firsts.items()
                 ]
-                self._queue.append(_Task(train_shared, (trainings, this_code(), self._fresh), points))
+                code = training_code(points[0].settings)
+                self._queue.append(_Task(train_shared, (trainings, code, self._fresh), points))
         done, total = len(sweep.points) - sum(map(len, waiting.values())), len(sweep.points)
         self._progress(done, total)
         for task, reason in self._finished():
@@ -159,7 +165,12 @@ class _Run:
         return [
             _Task(
                 run_point,
-                (point.settings, self._directory.point(point).path.absolute(), point.training, this_code()),
+                (
+                    point.settings,
+                    self._directory.point(point).path.absolute(),
+                    point.training,
+                    point_code(point.settings),
+                ),
                 [point],
             )
             for point in points

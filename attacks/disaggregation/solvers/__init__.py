@@ -17,12 +17,13 @@ from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
 from attacks.disaggregation.solvers.solver import AbstractSolver
 from attacks.disaggregation.solvers.sparse import Sparse
-from fedsim.core.settings import BY_NAME, members
+from fedsim.core.plugins import Extensible
+from fedsim.core.settings import members
 
 Solver = Annotated[
     Projection | MessagePassing | Annealing | Highs | Gurobi | Blind | Sparse | Auto,
     Field(discriminator="name"),
-    BY_NAME,
+    Extensible("solvers", AbstractSolver),
 ]
 
 

@@ -9,18 +9,16 @@ import numpy as np
 
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.recovery import Columns
+from fedsim.core.plugins import PlugIn
 from fedsim.core.progress import Progress, silent
-from fedsim.core.settings import Settings
 
 
-class AbstractSolver(Settings):
+class AbstractSolver(PlugIn):
     """A frozen settings object that finds participation columns.
 
     A subclass adds its settings as fields and declares the three class attributes. `disaggregate` checks them
     before any work. The contract tests run over every member of the union `Solver`.
     """
-
-    name: str
 
     needs_counts: ClassVar[bool]
     """Whether the solver works only if at least one count is known. Otherwise it also works on sums alone."""

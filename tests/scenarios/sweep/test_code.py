@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fedsim.core.users_code import OUR_PACKAGES
 from scenarios.sweep.code import sources_digest
-from scenarios.sweep.imports import OUR_PACKAGES, Source, import_closure
+from scenarios.sweep.imports import Source, import_closure
 
 ROOT = Path(__file__).parents[3]
 DECISIVE = tuple(import_closure(["scenarios.sweep.work"], ROOT))
