@@ -109,6 +109,12 @@ class SecureAggregation(Attachment):
         _attach_training(inside, coordinator, trained)
         if evaluated is not None:
             _attach_evaluation(inside, coordinator, evaluated)
+        elif getattr(inside, "fraction_evaluate", 0):
+            log(
+                WARNING,
+                "SecureAggregation: evaluation is not masked: list its metrics in evaluate_metrics, "
+                "or set fraction_evaluate=0",
+            )
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
         """The strategy's own `start`."""

@@ -9,7 +9,14 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.clientapp.mod import fixedclipping_mod
 from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAdam, FedAvg, FedAvgM, Krum
 
-from fedsim import SecureAggregation, SecureMod, Tap, answer_secure_aggregation, secure_mod
+from fedsim import (
+    ExposureMonitor,
+    SecureAggregation,
+    SecureMod,
+    Tap,
+    answer_secure_aggregation,
+    secure_mod,
+)
 from fedsim.core.errors import UserError
 from fedsim.flower import enter_local_task
 from fedsim.grids.inline import InlineGrid
@@ -214,6 +221,14 @@ def test_evaluation_can_be_masked_too():
         assert [metrics["accuracy"] for metrics in result.evaluate_metrics_clientapp.values()] == [0.5, 0.5]
         assert all(kind == [kinds] for kind in seen)
         seen.clear()
+
+
+def test_evaluation_in_the_clear_is_said_to_be(warnings):  # noqa: F811
+    SecureAggregation(FedAvg(fraction_evaluate=0.0))
+    SecureAggregation(FedAvg(), evaluate_metrics=["accuracy"])
+    assert "evaluation is not masked" not in warnings.text
+    SecureAggregation(FedAvg())
+    assert "evaluation is not masked: list its metrics in evaluate_metrics" in warnings.text
 
 
 def test_flowers_own_mods_stand_inside():
@@ -426,3 +441,14 @@ def _counting_app():
         )
 
     return app
+
+
+def test_a_monitor_inside_may_stop_the_training(tmp_path):
+    """Its alarm ends the rounds between two secure sums; `start` returns the model so far."""
+    monitor = ExposureMonitor(every=1, then="stop", attack=False)
+    tap = Tap(FedAvg(), out=tmp_path / "log", window=1, weighted_by="num-examples", monitor=monitor)
+    result = start(SecureAggregation(tap), rounds=12)
+    rounds = len(Transcript.load(tmp_path / "log/transcript").aggregates)
+    assert 0 < rounds < 12
+    moved = result.arrays["layer.bias"].numpy() - initial_arrays()["layer.bias"].numpy()
+    np.testing.assert_allclose(moved, rounds * weighted_mean("layer.bias", range(CLIENTS)), atol=1e-5)
