@@ -1,6 +1,7 @@
 """The sums themselves: against plain sums, against Flower's SecAgg+, and against a server that lies."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from flwr.serverapp.strategy import FedAvg
 
 from benchmarks.secure_aggregation import flower
 from fedsim import SecureAggregation, answer_secure_aggregation, secure_mod
-from fedsim.flower import enter_local_task
+from fedsim.flower import enter_local_task, records_from_bytes, records_to_bytes
 from fedsim.grids.inline import InlineGrid
+from fedsim.secure.calls import agreed_terms
 from fedsim.secure.terms import LARGEST_NUMBER, Terms
 from fedsim.trusted.masking.errors import GarbledError
 from fedsim.trusted.masking.fixed_point import OutOfRangeError
@@ -173,3 +175,41 @@ def test_a_client_refuses_what_would_expose_it(change, said, warnings):  # noqa:
         "ContradictionError: a call for training ", ""
     ).replace("ContradictionError: ", "")
     assert "1 sums, 0 void rounds" in warnings.text
+
+
+def test_both_sides_see_the_same_call():
+    """Whatever the wire does to a message; and another call has another digest."""
+    enter_local_task()
+    arrays = {
+        "a": np.arange(6, dtype=np.float16).reshape(2, 3).T,
+        "b": np.array(3),
+        "c": np.zeros((0, 2)),
+        "d": np.array([True, False]),
+    }
+
+    def call(**config):
+        values: dict[str, Any] = {
+            "lr": 0.1,
+            "n": 3,
+            "on": True,
+            "s": "x",
+            "raw": b"\x00\xff",
+            "many": [1.5, 2.0],
+        } | config
+        return RecordDict(
+            {
+                "z": ConfigRecord(values),
+                "arrays": ArrayRecord({name: Array(np.asarray(array)) for name, array in arrays.items()}),
+                "m": MetricRecord({"loss": 1, "scores": [1.0, 2.5]}),
+            }
+        )
+
+    digest = agreed_terms("train", call(), "t")
+    assert agreed_terms("train", records_from_bytes(records_to_bytes(call())), "t") == digest
+    others = [call(lr=0.2), call(raw=b"\x00"), call(many=[1.5]), call(n=4), call(new=1)]
+    arrays["b"] = np.array(4)
+    others.append(call())
+    digests = {agreed_terms("train", other, "t") for other in others}
+    digests |= {agreed_terms("evaluate", call(), "t"), agreed_terms("train", call(), "u")}
+    assert len(digests) == 8
+    assert digest not in digests
