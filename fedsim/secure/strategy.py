@@ -22,6 +22,7 @@ from fedsim.trusted.masking.settings import Masked
 
 _NEED_SINGLE_REPLIES = (
     flower.Bulyan,
+    flower.DifferentialPrivacyClientSideAdaptiveClipping,
     flower.DifferentialPrivacyServerSideAdaptiveClipping,
     flower.DifferentialPrivacyServerSideFixedClipping,
     flower.FedMedian,
@@ -31,7 +32,7 @@ _NEED_SINGLE_REPLIES = (
     flower.Krum,
     flower.QFedAvg,
 )
-"""Strategies of Flower that compare, clip or collect single replies. A sum is of no use to them."""
+"""Strategies of Flower that compare, clip, count or collect single replies. A mean is of no use to them."""
 
 
 class SecureAggregation(Attachment):

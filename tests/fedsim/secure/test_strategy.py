@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp.mod import fixedclipping_mod
-from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAdam, FedAvg, FedAvgM, Krum
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    Krum,
+)
 
 from fedsim import (
     ExposureMonitor,
@@ -324,9 +331,13 @@ def test_wrong_settings(settings, said):
     assert "\n" not in str(caught.value)
 
 
-def test_strategies_that_need_single_replies():
-    with pytest.raises(UserError, match="Krum needs the single replies of clients, which are hidden"):
-        SecureAggregation(Krum())
+@pytest.mark.parametrize(
+    "strategy", [Krum(), DifferentialPrivacyClientSideAdaptiveClipping(FedAvg(), 1.0, 8)], ids=["Krum", "DP"]
+)
+def test_strategies_that_need_single_replies(strategy):
+    name = type(strategy).__name__
+    with pytest.raises(UserError, match=f"{name} needs the single replies of clients, which are hidden"):
+        SecureAggregation(strategy)
 
 
 def test_a_client_without_the_mod_or_without_the_answers():
