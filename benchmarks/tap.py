@@ -9,6 +9,7 @@ round, and a fifth of these fail, so that cohorts differ in size. Taps record th
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -154,11 +155,19 @@ def logs(folder: Path, seed: int) -> Iterator[tuple[str, Log, TapFolder]]:
     chosen = np.sort(np.random.default_rng([seed, 7]).permutation(np.arange(ROUNDS + 1))[8:])
     yield (
         "checkpoints with gaps",
-        Log.of_models(Checkpoints(saved[chosen], chosen, None), folder, None, counts, cohort_sizes=sizes),
+        Log.of_models(
+            Checkpoints(saved[chosen], chosen, _shapes(folder / "checkpoints")),
+            folder,
+            None,
+            counts,
+            cohort_sizes=sizes,
+        ),
         truth,
     )
     yield "sums with gaps", _with_gaps(folder / "sums", seed), truth
     yield "sums in fp16", _rounded(folder / "sums"), truth
+    aggregates = folder / "sums/transcript/aggregates.npy"
+    yield "sums without layers", Log.read(aggregates, counts, cohort_sizes=sizes, rows="sums"), truth
     for name, strategy, server in (
         (
             "FedAvgM",
@@ -197,6 +206,12 @@ def _tables(tap: Path) -> tuple[Path, Path]:
     return tap / "transcript/rounds.csv", tap / "counts.csv"
 
 
+def _shapes(tap: Path) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the arrays in a saved model, which its files tell."""
+    shapes = json.loads((tap / "transcript/layers.json").read_text())["shapes"]
+    return tuple(tuple(shape) for shape in shapes)
+
+
 def _with_gaps(tap: Path, seed: int) -> Log:
     """Eight rounds were lost."""
     sizes, counts = _tables(tap)
@@ -204,13 +219,15 @@ def _with_gaps(tap: Path, seed: int) -> Log:
     np.save(tap / "gaps.npy", np.load(tap / "transcript/aggregates.npy")[kept])
     header, *lines = sizes.read_text().splitlines()
     (tap / "gaps.csv").write_text("\n".join([header, *(lines[r] for r in kept)]))
-    return Log.read(tap / "gaps.npy", counts, cohort_sizes=tap / "gaps.csv", rows="sums")
+    layers = tap / "transcript/layers.json"
+    return Log.read(tap / "gaps.npy", counts, cohort_sizes=tap / "gaps.csv", layers=layers, rows="sums")
 
 
 def _rounded(tap: Path) -> Log:
     sizes, counts = _tables(tap)
     np.save(tap / "half.npy", np.load(tap / "transcript/aggregates.npy").astype(np.float16))
-    return Log.read(tap / "half.npy", counts, cohort_sizes=sizes, rows="sums")
+    layers = tap / "transcript/layers.json"
+    return Log.read(tap / "half.npy", counts, cohort_sizes=sizes, layers=layers, rows="sums")
 
 
 def main() -> None:

@@ -82,6 +82,10 @@ def audit(
     counts_sd: float = 0.0,
     cohort_sizes: str | Path | None = None,
     layers: str | Path | None = None,
+    participation: str | Path | None = None,
+    superlink: str | Path | None = None,
+    run: int | None = None,
+    flare: str | Path | None = None,
     solver: str = "auto",
     seed: int = 0,
     alternatives: bool = True,
@@ -104,6 +108,10 @@ def audit(
         counts_sd=counts_sd,
         cohort_sizes=_path(cohort_sizes),
         layers=_path(layers),
+        participation=_path(participation),
+        superlink=_path(superlink),
+        run=run,
+        flare=_path(flare),
     )
     place = given.folder / "audit" if out is None and given.folder is not None else _path(out)
     if place is None:

@@ -68,6 +68,20 @@ def audit(
     layers: Annotated[
         Path | None, typer.Option(help='JSON: {"shapes": [[6, 3, 5, 5], …]}, the tensors of the model.')
     ] = None,
+    participation: Annotated[
+        Path | None,
+        typer.Option(help="CSV: round,client[,took_part], all or some of the participations: known entries."),
+    ] = None,
+    superlink: Annotated[
+        Path | None, typer.Option(help="State database of a Flower SuperLink, for known participations.")
+    ] = None,
+    run: Annotated[
+        int | None, typer.Option(min=0, help="The run in --superlink, if several trained.")
+    ] = None,
+    flare: Annotated[
+        Path | None,
+        typer.Option(help="NVIDIA FLARE: round_metrics.jsonl, or a folder with it and clients' audit.log."),
+    ] = None,
     solver: Annotated[str, typer.Option(help="The solver of the attack; see `fedsim list`.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the attack.")] = 0,
     alternatives: Annotated[
@@ -95,6 +109,10 @@ def audit(
         counts_sd=counts_sd,
         cohort_sizes=cohort_sizes,
         layers=layers,
+        participation=participation,
+        superlink=superlink,
+        run=run,
+        flare=flare,
         solver=solver,
         seed=seed,
         alternatives=alternatives,

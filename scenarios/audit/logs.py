@@ -17,6 +17,7 @@ from analytics.report import ParticipationReport, ReportError
 from attacks.disaggregation import ProblemError
 from fedsim.core.errors import UserError
 from fedsim.core.files import check_regular, reading
+from scenarios.audit.adapters.participations import Participations
 from scenarios.audit.checkpoints import Checkpoints
 from scenarios.audit.kinds import Rows
 from scenarios.audit.rounds import RoundTable, counts_of_rows
@@ -64,6 +65,7 @@ class Log:
         layers: Path | None = None,
         rows: Rows | None = None,
         modulus: int | None = None,
+        participations: Participations | None = None,
         unfinished: bool = False,
     ) -> Log:
         """Read files. `aggregates` may be a run's transcript folder, which also holds sizes and layers.
@@ -87,7 +89,7 @@ class Log:
         table = None if cohort_sizes is None else RoundTable.read(cohort_sizes)
         if unfinished and table is not None:
             sums = sums[: len(table.rounds)]
-        log = cls._of(sums, table, counts, counts_sd, stated=rows, files=files)
+        log = cls._of(sums, table, counts, counts_sd, participations, stated=rows, files=files)
         integers = sums.dtype.kind in "iu" and modulus is None
         return replace(
             log,
@@ -107,6 +109,7 @@ class Log:
         counts_sd: float = 0.0,
         cohort_sizes: Path | None = None,
         rows: Rows | None = None,
+        participations: Participations | None = None,
     ) -> Log:
         """The sums behind the models of a server, which are means of the clients' models.
 
@@ -128,7 +131,9 @@ class Log:
         if rows is None:
             rows = "weighted-means" if table is not None and table.weights is not None else "means"
         table = None if table is None else table.of(np.isin(table.rounds, rounds))
-        log = cls._of(means, table, counts, counts_sd, stated=rows, files=files, rounds=rounds)
+        log = cls._of(
+            means, table, counts, counts_sd, participations, stated=rows, files=files, rounds=rounds
+        )
         return replace(log, layer_shapes=models.layer_shapes, assumed=server is None)
 
     @classmethod
@@ -138,6 +143,7 @@ class Log:
         table: RoundTable | None,
         counts: Path | None,
         counts_sd: float,
+        participations: Participations | None,
         *,
         stated: Rows | None,
         files: dict[str, Path],
@@ -152,8 +158,16 @@ class Log:
         if counts is not None:
             limit = last if rows.ndim == 2 and len(rows) and not gaps else None
             report = _read_counts(counts, counts_sd, limit)
-            if gaps and rounds is not None:
-                report = counts_of_rows(report, rounds)
+        if participations is not None:
+            cohorts = (
+                None
+                if table is None
+                else dict(zip(table.rounds.tolist(), table.cohort_sizes.tolist(), strict=True))
+            )
+            report = participations.added_to(report, last, cohorts)
+            files = files | {"counts": participations.source}
+        if report is not None and gaps and rounds is not None:
+            report = counts_of_rows(report, rounds)
         missing = ""
         if stated in ("means", "weighted-means"):
             factors = None
