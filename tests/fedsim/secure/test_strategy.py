@@ -332,7 +332,7 @@ def test_wrong_settings(settings, said):
 
 
 @pytest.mark.parametrize(
-    "strategy", [Krum(), DifferentialPrivacyClientSideAdaptiveClipping(FedAvg(), 1.0, 8)], ids=["Krum", "DP"]
+    "strategy", [Krum(), DifferentialPrivacyClientSideAdaptiveClipping(FedAvg(), 0.1, 8)], ids=["Krum", "DP"]
 )
 def test_strategies_that_need_single_replies(strategy):
     name = type(strategy).__name__
