@@ -2,8 +2,8 @@
 
     python -m benchmarks.defences batches | counts | updates
 
-Runs the quickstart's federation with a LeNet. Each table is over three seeds. A federation trains once per
-seed and setting. Policies for counts are applied to the same devices' answers.
+Runs a federation of the quickstart's size with a fixed model, a LeNet. Each table is over three seeds. A
+federation trains once per seed and setting. Policies for counts are applied to the same devices' answers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from scenarios.run.scenario import find_scenario, load_scenario
 from scenarios.run.world import World
 
 SEEDS = (9001, 9002, 9003)
+FEDERATION = (
+    *("federation.rounds=96", "federation.server_model=fixed", "analytics.window=8"),
+    *("clients.dataset_size=32", "clients.lr=0.01"),
+)
 LENET = ("model={ name = 'lenet' }", "clients.batch_size=16", "attack.inference=[]")
 """Batches are smaller than a client's data, so its updates vary from round to round, as real ones do."""
 BATCHES = "federation.participation={ name = 'batches', batch_size = 4, per_round = 1 }"
@@ -30,7 +34,7 @@ BATCHES = "federation.participation={ name = 'batches', batch_size = 4, per_roun
 
 def run(folder: Path, *overrides: str) -> tuple[RunDirectory, Result]:
     directory = RunDirectory.create(folder, replace=True)
-    world = World.prepare(load_scenario(find_scenario("quickstart"), (*LENET, *overrides)))
+    world = World.prepare(load_scenario(find_scenario("quickstart"), (*FEDERATION, *LENET, *overrides)))
     return directory, run_scenario(world, directory)
 
 

@@ -200,8 +200,22 @@ def test_a_training_that_diverges_ends_at_once_and_is_told_in_a_line(scenario_fi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["projection", "gurobi", "highs"])
-def test_quickstart_is_recovered_exactly(solver, tmp_path):
-    _, result = run(find_scenario("quickstart"), tmp_path / "run", f"attack.solver={solver}")
+def test_a_fixed_model_is_recovered_exactly(solver, tmp_path):
+    fixed = ("federation.server_model=fixed", "federation.rounds=96", "attack.inference=[]")
+    _, result = run(find_scenario("quickstart"), tmp_path / "run", f"attack.solver={solver}", *fixed)
     assert result.disaggregation.exact_fraction == 1.0
     assert result.disaggregation.update_cosine > 0.99
     assert result.disaggregation.baselines.counts_only_exact_fraction < 0.01
+
+
+@pytest.mark.slow
+def test_the_quickstart_learns_and_its_clients_are_separated(tmp_path):
+    _, result = run(find_scenario("quickstart"), tmp_path / "run")
+    assert result.training.test_accuracy > 0.3  # chance is 0.1
+    found = result.disaggregation
+    assert found.exact_fraction > 0.9
+    assert found.baselines.counts_only_exact_fraction < 0.01
+    assert found.update_cosine > 0.9
+    assert found.baselines.aggregate_update_cosine < 0.5
+    images = result.inversion["analytic"].psnr_db
+    assert images.grey < images.aggregate + 2 < images.disaggregated

@@ -80,9 +80,9 @@ def counted_trainings():
     """The scenarios that are really simulated in the block."""
     seen = []
 
-    def counted(world, *rest):
+    def counted(world, *rest, **options):
         seen.append(world.scenario)
-        return simulate(world, *rest)
+        return simulate(world, *rest, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scenarios.run.runner.simulate", counted)
@@ -202,7 +202,7 @@ def test_a_point_that_fails_is_a_row_with_its_reason_and_is_tried_again(plan, tm
 
 
 def test_a_training_that_fails_is_the_reason_of_all_its_points(plan, tmp_path, monkeypatch):
-    def fail(world, *rest):
+    def fail(world, *rest, **options):
         raise UserError("no power")
 
     monkeypatch.setattr(scenarios.run.runner, "simulate", fail)
