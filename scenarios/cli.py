@@ -18,6 +18,7 @@ import typer
 
 from fedsim.core.errors import ProcessLostError, RunFailedError
 from scenarios.audit.cli import audit
+from scenarios.compare.cli import compare
 from scenarios.data_cli import data
 from scenarios.endings import EXIT_STATUS_HELP, Status, end, ending, first_ctrl_c_unwinds, flush_output
 from scenarios.evaluate.cli import evaluate
@@ -28,6 +29,7 @@ from scenarios.run.engines import ENGINES, INLINE
 from scenarios.summary import show_result
 from scenarios.sweep.cli import sweep
 from scenarios.threads import one_thread_each
+from scenarios.view.cli import view
 from scenarios.watch.cli import watch
 
 app = typer.Typer(
@@ -201,6 +203,8 @@ app.command()(evaluate)
 app.command()(audit)
 app.command()(watch)
 app.command()(forecast)
+app.command()(compare)
+app.command()(view)
 app.command()(reproduce)
 app.add_typer(data, name="data")
 

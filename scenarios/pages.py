@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from scenarios.vega import LOADER, library
+from scenarios.vega import LOADER, digest, library
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +40,7 @@ def _environment() -> Environment:
     environment.globals["loader"] = Markup(LOADER.read_text(encoding="utf-8"))
     environment.filters["percent"] = lambda share: f"{100 * share:.1f} %"
     environment.filters["figure"] = figure
+    environment.filters["digest"] = lambda script: digest(str(script).encode())
     return environment
 
 

@@ -36,7 +36,7 @@ class Library:
 def library() -> Library:
     """The library that is installed."""
     script, packed = _scripts()
-    digests = (_digest(LOADER.read_bytes()), _digest(script))
+    digests = (digest(LOADER.read_bytes()), digest(script))
     return Library(base64.b64encode(packed).decode("ascii"), digests)
 
 
@@ -62,5 +62,6 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedsim"
 
 
-def _digest(script: bytes) -> str:
+def digest(script: bytes) -> str:
+    """A script as a page's policy names it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script).digest()).decode("ascii")

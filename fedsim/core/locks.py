@@ -77,3 +77,15 @@ def _is_named(file: IO[str], path: Path) -> bool:
 
 def _busy(folder: Path) -> UserError:
     return UserError(f"{folder}: another process is working there: wait for it, or choose another folder")
+
+
+def is_busy(folder: Path) -> bool:
+    """Whether another process works in the folder; looking at it changes nothing."""
+    try:
+        with (folder / LOCK_FILE).open() as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except (BlockingIOError, PermissionError):
+        return True
+    return False

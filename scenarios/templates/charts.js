@@ -16,11 +16,13 @@
     legend: { ...text, orient: "top", title: null, labelLimit: 320, columns: window.innerWidth < 600 ? 1 : 4 },
     header: text,
   };
-  for (const place of places) {
+  window.drawChart = async (place) => {
     const spec = JSON.parse(place.dataset.spec);
+    if (!spec) return;
     place.textContent = "";
     // `ast`: Vega interprets its expressions, because the page's policy forbids to compile them.
     await window.vegaEmbed(place, spec, { renderer: "svg", ast: true, actions: false, config });
     place.dataset.drawn = "";
-  }
+  };
+  for (const place of places) await window.drawChart(place);
 })();

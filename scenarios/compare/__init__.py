@@ -1,0 +1,1 @@
+"""Runs side by side: the settings that differ, and the figures."""
