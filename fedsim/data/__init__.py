@@ -15,12 +15,14 @@ from fedsim.data.images.cifar100 import Cifar100
 from fedsim.data.images.folder import Folder
 from fedsim.data.images.lfw import Lfw
 from fedsim.data.images.synthetic import Synthetic
-from fedsim.data.partition import Dirichlet, Iid, Natural, Owned, Partition, Property
+from fedsim.data.partition import Dirichlet, Iid, Natural, Partition, Property
+from fedsim.data.scheme import Owned
 from fedsim.data.source import Source
+from fedsim.data.tensors.source import Tensors
 from fedsim.data.text.texts import Shakespeare, Texts
 
 DataSource = Annotated[
-    Synthetic | Cifar10 | Cifar100 | Lfw | Folder | Texts | Shakespeare,
+    Synthetic | Cifar10 | Cifar100 | Lfw | Folder | Texts | Shakespeare | Tensors,
     Field(discriminator="name"),
     Extensible("data", Source),
 ]
@@ -42,5 +44,6 @@ __all__ = [
     "Shakespeare",
     "Source",
     "Synthetic",
+    "Tensors",
     "Texts",
 ]

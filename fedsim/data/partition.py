@@ -7,7 +7,6 @@ client has the examples of one person, however many there are.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
 import numpy as np
@@ -15,20 +14,11 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
 from fedsim.core.errors import UserError
-from fedsim.core.settings import BY_NAME, Settings
+from fedsim.core.settings import BY_NAME
 from fedsim.data.dataset import Examples
+from fedsim.data.flower_partition import FlowerPartition
+from fedsim.data.scheme import Owned, Scheme
 from fedsim.data.sizes import ClientSizes
-
-Owned = list[NDArray[np.int64]]
-"""Per client, the positions of its training examples; clients may own different numbers of them."""
-
-
-class Scheme(Settings, ABC):
-    """A way to divide examples among clients. `rng` alone decides who gets which."""
-
-    @abstractmethod
-    def deal(self, examples: Examples, clients: int, dataset_size: int, rng: np.random.Generator) -> Owned:
-        """The positions in `examples` that each client owns; a `UserError` if there are too few."""
 
 
 class Iid(ClientSizes, Scheme):
@@ -137,7 +127,9 @@ class Natural(Scheme):
         return [order[start:stop] for start, stop in zip(starts, stops, strict=True)]
 
 
-Partition = Annotated[Iid | Dirichlet | Property | Natural, Field(discriminator="name"), BY_NAME]
+Partition = Annotated[
+    Iid | Dirichlet | Property | Natural | FlowerPartition, Field(discriminator="name"), BY_NAME
+]
 
 
 def _draw_classes(

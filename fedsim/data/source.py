@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Source(PlugIn, ABC):
     """A data set. Its settings say where the copy is, what of it is used, and how it is dealt out."""
 
-    task_type: ClassVar[type[Task]]
-    """The task of its examples: known before anything is loaded."""
+    task_type: ClassVar[type[Task] | None]
+    """The task of its examples: known before anything is loaded, or None if only the data tell."""
     copies: ClassVar[tuple[str, ...]] = ()
     """Names of a copy inside a data folder; the first one that exists is used."""
 

@@ -40,7 +40,8 @@ class World:
     def prepare(cls, scenario: Scenario) -> World:
         """Load the data, divide them among the clients, draw the schedule and the first model."""
         seed, federation = scenario.seed, scenario.federation
-        scenario.model.check(scenario.data.task_type)
+        if scenario.data.task_type is not None:
+            scenario.model.check(scenario.data.task_type)
         data = _loaded(scenario.data, seed)
         owned = scenario.data.partition.deal(
             data.train, federation.clients, scenario.clients.dataset_size, stream(seed, Stage.PARTITION)

@@ -1,0 +1,1 @@
+"""Tensors of the user's own, from files or functions."""
