@@ -44,6 +44,12 @@ def result_rows(result: Result) -> Iterator[tuple[str, float, str]]:
         yield "", found.estimated_update_cosine, "estimates for all clients"
     yield "", base.oracle_update_cosine, "oracle"
     yield "test accuracy", result.training.test_accuracy, f"after {result.simulation.rounds} rounds"
+    if result.training.test_perplexity is not None:
+        yield (
+            "perplexity",
+            result.training.test_perplexity,
+            f"unigram {result.training.unigram_perplexity:.0f}",
+        )
     solving = f"simulation, then {found.seconds:.2f} to solve: {found.solver}"
     yield "seconds", result.simulation.seconds, solving
 

@@ -10,10 +10,11 @@ from attacks.inference.inversion.dlg import Dlg
 from attacks.inference.inversion.geiping import Geiping
 from attacks.inference.labels import LabelInference
 from attacks.inference.properties import PropertyInference
+from attacks.inference.words import Words
 from fedsim.core.plugins import Extensible
 
 Inference = Annotated[
-    Dlg | Geiping | Analytic | LabelInference | PropertyInference,
+    Dlg | Geiping | Analytic | LabelInference | PropertyInference | Words,
     Field(discriminator="name"),
     Extensible("inference", InferenceAttack),
 ]
@@ -26,4 +27,5 @@ __all__ = [
     "InferenceAttack",
     "LabelInference",
     "PropertyInference",
+    "Words",
 ]

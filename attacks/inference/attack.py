@@ -17,7 +17,7 @@ from fedsim.core.errors import UserError
 from fedsim.core.plugins import PlugIn
 from fedsim.tasks.task import Task
 
-Kind = Literal["inversion", "label_inference", "property_inference"]
+Kind = Literal["inversion", "label_inference", "property_inference", "word_attribution"]
 
 
 class Watch(Protocol):
@@ -37,7 +37,8 @@ class Guesses:
 
     `inversion`: (n, examples, …) inputs in the form of the `Inversion` class, in no particular order;
     `label_inference`: (n, classes) shares of the client's examples that sum to one;
-    `property_inference`: (n,) the probability that the client has the property.
+    `property_inference`: (n,) the probability that the client has the property;
+    `word_attribution`: (n, words) the probability that the client typed each word.
     """
 
     values: NDArray[np.float32]
@@ -53,6 +54,8 @@ class InferenceAttack(PlugIn, ABC):
     """
 
     kind: ClassVar[Kind]
+    key: ClassVar[str | None] = None
+    """Its name in results and files, if that is not `name`."""
     needs_task: ClassVar[type[Task]] = Task
     """The kind of task that the attack is made for."""
     needs_layer: ClassVar[LayerNeed | None] = None

@@ -14,14 +14,16 @@ class Evidence:
 
     `updates` and `starts` (n, dim) float32: row i is a mean of `clients` clients' updates, and the
     parameters that the server had sent to them. `label_shares` (n, classes) is given only if the scenario
-    grants the label histogram of the examples behind each row. An attack cannot tell whether a row was
-    recovered, aggregated or taken from the truth, and treats all rows alike.
+    grants the label histogram of the examples behind each row. `rows` (n, rows) is what disaggregation found
+    out about tables of vectors: the probability that each row was moved by the client. Otherwise an attack
+    cannot tell whether a row was recovered, aggregated or taken from the truth, and treats all rows alike.
     """
 
     updates: NDArray[np.float32]
     starts: NDArray[np.float32]
     clients: int = 1
     label_shares: NDArray[np.float32] | None = None
+    rows: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if self.updates.ndim != 2 or self.updates.shape != self.starts.shape:

@@ -54,6 +54,12 @@ class BesideChance(Columns):
     chance: float | None
 
 
+class BesideFrequency(Columns):
+    """A figure about words, beside the same for a guess from the frequency of words."""
+
+    frequency: float | None
+
+
 class InferenceScore(Section):
     """What every inference attack reports.
 
@@ -124,7 +130,30 @@ class PropertyScore(InferenceScore):
     right_by_cohort: ByCohort = Field(default={})
 
 
-Score = Annotated[InversionScore | LabelScore | PropertyScore, Field(discriminator="kind")]
+class WordScore(InferenceScore):
+    """Which words of few authors are attributed to a client, and how many of them rightly.
+
+    Means over the clients that have a column.
+    """
+
+    kind: Literal["word_attribution"]
+    most_authors: int = 10
+    """Words with more authors are left out."""
+    precision: BesideFrequency | None = None
+    """Share of the attributed words that the client typed."""
+    precision_by_cohort: ByCohort = Field(default={})
+    recall: BesideFrequency | None = None
+    """Share of the client's words that are attributed to it."""
+    recall_by_cohort: ByCohort = Field(default={})
+    precision_by_authors: Mapping[str, float | None] = Field(default={})
+    """From recovered updates, by the number of authors of a word; over all clients together."""
+    recall_by_authors: Mapping[str, float | None] = Field(default={})
+    sure: int = 0
+    """Pairs of a client and a word that disaggregation is sure about."""
+    sure_right: int = 0
+
+
+Score = Annotated[InversionScore | LabelScore | PropertyScore | WordScore, Field(discriminator="kind")]
 """The score of an inference attack of any kind."""
 
 SCORES: Mapping[str, type[Score]] = {

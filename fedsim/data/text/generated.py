@@ -29,7 +29,7 @@ _ONSETS = (
     "v",
 )
 _VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "oo")
-_ENDS = ("", "n", "r", "l", "s", "t", "nd", "ck")
+_ENDS = ("", "n", "r", "l", "s", "nd")
 
 COMMON, RARE = 300, 1500
 """Words that everybody may use, by Zipf's law, and words of which each person knows a few."""

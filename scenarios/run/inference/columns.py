@@ -38,7 +38,8 @@ def recovered_evidence(
     if weights is not None:
         factors = np.linalg.lstsq(participation.astype(np.float64), np.nan_to_num(weights), rcond=None)[0]
         updates = np.divide(updates, np.maximum(1, factors[positions, None]), dtype=np.float32)
-    return Evidence(updates, _mean_starts(sent, participation[:, positions]))
+    rows = None if recovery.rows is None else recovery.rows[positions]
+    return Evidence(updates, _mean_starts(sent, participation[:, positions]), rows=rows)
 
 
 def _mean_starts(sent: Vectors, columns: NDArray[np.uint8]) -> Vectors:

@@ -14,6 +14,6 @@ def entries(attacks: Iterable[InferenceAttack]) -> Iterable[tuple[str, Inference
     seen: Counter[str] = Counter()
     for attack in attacks:
         # Of a plug-in `module:Class` the class alone: keys are parts of file names and of dotted names.
-        name = attack.name.rpartition(SEPARATOR)[2]
+        name = (attack.key or attack.name).rpartition(SEPARATOR)[2]
         seen[name] += 1
         yield name if seen[name] == 1 else f"{name}_{seen[name]}", attack
