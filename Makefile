@@ -11,7 +11,7 @@ LOCKED := $(PIP) install --quiet --no-deps --require-hashes --requirement
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint format schema coverage hooks lock advisories clean
+.PHONY: help setup demo test docs lint format schema coverage hooks lock advisories clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,7 +34,7 @@ endif
 demo: setup  ## run the quickstart scenario; its report is runs/quickstart/report.html
 	$(BIN)/fedsim run quickstart --out runs/quickstart --force
 
-test: lint  ## run the linters, then all tests, slow ones last
+test: lint docs  ## run the linters, then all tests, slow ones last
 	$(BIN)/python -m pytest -m "not slow"
 	$(BIN)/python -m pytest -m slow
 
@@ -43,6 +43,9 @@ lint: setup  ## check style, types, and which package imports which
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: setup  ## build the documentation site, build/site/index.html; any dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 schema: setup  ## write the JSON schema of result.json again, from its types
 	$(BIN)/python -m scenarios.run.result
