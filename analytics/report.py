@@ -119,13 +119,16 @@ class ParticipationReport:
             noise_sd=noise_sd,
         )
 
-    def write_csv(self, path: Path) -> None:
+    def write_csv(self, path: str | Path) -> None:
         """One line per row, with ids instead of positions; a missing answer is an empty field.
 
         A column `sd` follows if any count has an error.
         """
         stated = bool((self.sd > 0).any())
-        with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        with (
+            written_whole(Path(path)) as temporary,
+            temporary.open("w", newline="", encoding="utf-8") as file,
+        ):
             writer = csv.writer(file)
             writer.writerow((*COUNTS_HEADER, SD_COLUMN) if stated else COUNTS_HEADER)
             for client, start, stop, count, sd in zip(
@@ -162,10 +165,23 @@ class ParticipationReport:
             if rounds is not None and (report.stop > rounds).any():
                 row = int(np.argmax(report.stop > rounds))
                 raise ReportError(f"{report.describe_row(row)}: there are only {rounds} rounds of sums", row)
+            _check_once(report)
             return report
         except ReportError as error:
             where = path if error.row is None else f"{path}, line {numbered[error.row][0]}"
             raise ReportError(f"{where}: {error}", error.row) from error
+
+
+def _check_once(report: ParticipationReport) -> None:
+    """A `ReportError` about a client with two counts for the same rounds."""
+    seen: set[tuple[object, int, int]] = set()
+    places = zip(report.client.tolist(), report.start.tolist(), report.stop.tolist(), strict=True)
+    for row, place in enumerate(places):
+        if place in seen:
+            raise ReportError(
+                f"{report.describe_row(row)}: an earlier line has a count for these rounds", row
+            )
+        seen.add(place)
 
 
 def _is_number(client: str) -> bool:

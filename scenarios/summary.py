@@ -37,9 +37,17 @@ def result_rows(result: Result) -> Iterator[tuple[str, float, str]]:
         yield "ones found", found.ones_found, f"{beside}{names}"
     columns = _beside(base.counts_only_exact_fraction, best.exact_fraction if best else None)
     yield "exact columns", found.exact_fraction, columns
-    yield "entries right", found.bit_accuracy, f"guess {base.counts_only_bit_accuracy:.3f}"
+    if set(found.outcomes) != {
+        "unresolved"
+    }:  # otherwise nothing was attempted, and every entry counts as wrong
+        yield "entries right", found.bit_accuracy, f"guess {base.counts_only_bit_accuracy:.3f}"
     yield "certified", found.certified_fraction, outcomes
-    yield "update cosine", found.update_cosine, f"mean aggregate {base.aggregate_update_cosine:.3f}"
+    if found.resolved_update_cosine is not None:
+        some = " (over clients with a recovered update)" if found.unresolved else ""
+        beside = f"mean aggregate {base.aggregate_update_cosine:.3f}{some}"
+        yield "update cosine", found.resolved_update_cosine, beside
+    else:
+        yield "update cosine", base.aggregate_update_cosine, "mean aggregate; no update was recovered"
     if found.estimated_update_cosine is not None and found.unresolved:
         yield "", found.estimated_update_cosine, "estimates for all clients"
     yield "", base.oracle_update_cosine, "oracle"
@@ -51,7 +59,10 @@ def result_rows(result: Result) -> Iterator[tuple[str, float, str]]:
             f"unigram {result.training.unigram_perplexity:.0f}",
         )
     solving = f"simulation, then {found.seconds:.2f} to solve: {found.solver}"
-    yield "seconds", result.simulation.seconds, solving
+    inferring = (
+        "" if result.inference is None else f", then {result.inference.cpu_seconds:.2f} CPU for inference"
+    )
+    yield "seconds", result.simulation.seconds, f"{solving}{inferring}"
 
 
 def _beside(guess: float | None, ceiling: float | None) -> str:

@@ -18,7 +18,7 @@ EXAMPLES = [
     for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S))
 ]
-FOLDERS = "fedsim|analytics|attacks|scenarios|tests|docs|benchmarks|locks"
+FOLDERS = "fedsim|analytics|attacks|scenarios|tests|docs|benchmarks|locks|examples"
 PATH = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./-]*\w/?")
 PROGRAM = re.compile(r"python -m (benchmarks\.\w+)")
 MODULE_FILE = re.compile(r"`(\w+\.py)`")

@@ -95,3 +95,10 @@ def test_malformed_files_are_named_by_line(tmp_path, text, where):
 def test_windowed_counts_refuse_nonsense(participation, window):
     with pytest.raises(ReportError):
         windowed_counts(participation, window)
+
+
+def test_a_count_that_is_given_twice_is_named(tmp_path):
+    file = tmp_path / "counts.csv"
+    file.write_text("client,start,stop,count\na,0,4,2\na,4,8,1\nb,0,4,2\na,0,4,2\n")
+    with pytest.raises(ReportError, match=r"line 5: .*an earlier line has a count for these rounds"):
+        ParticipationReport.read_csv(file)

@@ -87,6 +87,7 @@ class InferenceRun:
             "oracle": columns.oracle,
             **{f"{COHORT}{size}": partial(columns.cohort, size, others) for size in attack.cohorts},
         }
+        preview = self.directory.inference / f"{key}_now.png"
         guesses: dict[str, NDArray[np.float32]] = {}
         effort: dict[str, dict[str, float]] = {"cohort_size": {}, "seconds": {}, "iterations": {}}
         with self.attacker.session() as session:
@@ -95,7 +96,6 @@ class InferenceRun:
                 began, evidence = time.perf_counter(), _granted(attack, world, column())
                 found = Guesses(np.zeros(0, dtype=np.float32))
                 if len(evidence):
-                    preview = self.directory.inference / f"{key}_now.png"
                     watch = _watch(progress, step, len(made), judge, preview)
                     # Every column gets the same random numbers, so that columns differ in evidence only.
                     found = session.infer(evidence, seed=seed, watch=watch)
@@ -103,6 +103,7 @@ class InferenceRun:
                 effort["cohort_size"][name] = evidence.clients
                 effort["seconds"][name] = time.perf_counter() - began
                 effort["iterations"][name] = found.iterations
+        preview.unlink(missing_ok=True)  # the report shows the final guesses
         self.cpu_seconds += session.cpu_seconds
         progress(len(made) * 1000, len(made) * 1000)
         if not len(guesses["disaggregated"]):

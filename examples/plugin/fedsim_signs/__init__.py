@@ -1,0 +1,1 @@
+"""Plug-ins for fedsim: a defence and a release policy."""
