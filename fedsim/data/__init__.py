@@ -18,20 +18,34 @@ from fedsim.data.images.synthetic import Synthetic
 from fedsim.data.partition import Dirichlet, Iid, Natural, Partition, Property
 from fedsim.data.scheme import Owned
 from fedsim.data.source import Source
+from fedsim.data.tables.sources import BreastCancer, Digits, TableFile, Wine
 from fedsim.data.tensors.source import Tensors
 from fedsim.data.text.texts import Shakespeare, Texts
 
 DataSource = Annotated[
-    Synthetic | Cifar10 | Cifar100 | Lfw | Folder | Texts | Shakespeare | Tensors,
+    Synthetic
+    | Cifar10
+    | Cifar100
+    | Lfw
+    | Folder
+    | Texts
+    | Shakespeare
+    | TableFile
+    | BreastCancer
+    | Digits
+    | Wine
+    | Tensors,
     Field(discriminator="name"),
     Extensible("data", Source),
 ]
 
 __all__ = [
+    "BreastCancer",
     "Cifar10",
     "Cifar100",
     "DataSource",
     "Dataset",
+    "Digits",
     "Dirichlet",
     "Examples",
     "Folder",
@@ -44,6 +58,8 @@ __all__ = [
     "Shakespeare",
     "Source",
     "Synthetic",
+    "TableFile",
     "Tensors",
     "Texts",
+    "Wine",
 ]

@@ -7,7 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+from fedsim.core.settings import members
 from fedsim.core.torchvision_compat import torchvision
+from fedsim.data import DataSource
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def small_cifar10(tmp_path):
 
 def test_list_says_what_is_there(fedsim, small_cifar10):
     found = json.loads(fedsim("data", "list", "--json").stdout)
-    assert list(found) == ["synthetic", "cifar10", "cifar100", "lfw", "folder", "texts", "shakespeare"]
+    assert list(found) == list(members(DataSource))
     assert found["cifar10"]["copy"].startswith("data/cifar10.npz")
     assert found["lfw"]["copy"] == "not in data: fedsim data get lfw"
     assert found["synthetic"]["copy"] == "generated: nothing to get"

@@ -1,0 +1,1 @@
+"""Tables: the user's own, and scikit-learn's."""
