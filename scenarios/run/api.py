@@ -220,7 +220,8 @@ def attack(
             copy = RunDirectory.create(Path(out), replace=force)
             with copy.kept_unless_refused():
                 directory.copy_to(copy)
-                result = attack_run(settings, copy, honest, solving=bar("solving"), inferring=bar)
+                bars: dict[str, Any] = {"solving": bar("solving"), "inferring": bar}
+                result = attack_run(settings, copy, honest, others=[folder], **bars)
             return Run(copy.path, result)
 
 

@@ -45,14 +45,14 @@ _SHARED = ("/dev", "/tmp/ray")
 """Devices, and the folder of a Ray cluster whose workers a solver may use."""
 
 
-def attack_process(settings: AttackSettings, run: Path) -> AttackProcess:
-    """A process for these attacks that can open no file of the `run`.
+def attack_process(settings: AttackSettings, *runs: Path) -> AttackProcess:
+    """A process for these attacks that can open no file of the `runs`.
 
     It ends with this process. The next run gets the same one if it may open the same files: starting one
     costs about a second, and a session of it costs next to nothing.
     """
     global _process  # noqa: PLW0603
-    access = Access.without(run.resolve())
+    access = Access.without(*(run.resolve() for run in runs))
     if _process is not None and not _process.usable_for(access):
         _process.close()
         _process = None
@@ -209,21 +209,23 @@ class Access:
     writable: tuple[Path, ...]
 
     @classmethod
-    def without(cls, run: Path) -> Access:
-        """Everything that attacks need, and nothing beneath the folder of a run."""
+    def without(cls, *runs: Path) -> Access:
+        """Everything that attacks need, and nothing beneath the folders of these runs."""
+
+        def holds_run(path: Path) -> bool:
+            return any(run.is_relative_to(path) for run in runs)
+
         packages = [Path(place) for name in _PACKAGES for place in _locations(name)]
         libraries = [Path(p) for p in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values())]
         found = _search_path()
         # A folder that holds the run shows its file names, and is readable but for the branch with the run.
-        around = [path for path in found if run.is_relative_to(path)]
+        around = [path for path in found if holds_run(path)]
         beside = [entry for path in around if path.is_dir() for entry in sorted(path.iterdir())]
         readable = [*libraries, *packages, *found, *beside, *map(Path, _SYSTEM), *_licences()]
         compiled = [Path(place) / "training" / "stacked" / "__pycache__" for place in _locations("fedsim")]
         return cls(
             listable=tuple(around),
-            readable=tuple(
-                path for path in dict.fromkeys(readable) if not run.is_relative_to(path.resolve())
-            ),
+            readable=tuple(path for path in dict.fromkeys(readable) if not holds_run(path.resolve())),
             writable=(*map(Path, _SHARED), *compiled),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from analytics.report import ParticipationReport
 from attacks.disaggregation import NotFiniteError, ProblemError, Recovery
@@ -125,14 +126,16 @@ def attack_run(
     world: World | None = None,
     solving: Progress = silent,
     inferring: Bar = no_bar,
+    others: Sequence[Path] = (),
 ) -> Result:
     """Attack the transcript of a run, score the recovery against the truth, and write both and a report.
 
-    Attacks run in a process that cannot read the truth. Disaggregation needs only the run's files. Inference
+    Attacks run in a process that cannot read the truth, nor that of `others`: runs with the same truth.
+    Disaggregation needs only the run's files. Inference
     also needs the scenario's `world`, because guesses are compared with the clients' examples; it is prepared
     here if it is not given.
     """
-    attacker = attack_process(scenario.attack, directory.path)
+    attacker = attack_process(scenario.attack, directory.path, *others)
     if world is None and scenario.attack.inference:
         world = World.prepare(scenario)
     # Old runs do not state the fingerprint of their data.

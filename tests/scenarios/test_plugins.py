@@ -1,5 +1,6 @@
 """Plug-ins of the user's own, from a module in the current folder: one of every kind, through a whole run."""
 
+import shutil
 import sys
 
 import pytest
@@ -93,6 +94,16 @@ class Mine(AbstractSolver):
         return Projection().solve(instance, rng=rng, progress=progress)
 
 
+class Peek(Mine):
+    """Reads a file first."""
+
+    file: str
+
+    def solve(self, instance, *, rng, progress):
+        open(self.file, "rb").close()
+        return super().solve(instance, rng=rng, progress=progress)
+
+
 class Uniform(InferenceAttack):
     """All classes are equally frequent."""
 
@@ -175,6 +186,18 @@ def test_a_run_with_plug_ins_of_every_kind(fedsim, mine, tmp_path):
     assert (done.status, len(done.stderr.splitlines())) == (2, 1)
     assert f"{mine}.py, line " in done.stderr and "KeyError: 'on purpose'" in done.stderr
     assert (tmp_path / "run/recovery.npz").read_bytes() == before
+
+
+def test_a_solver_cannot_open_the_truth_of_a_run_or_of_its_copy(mine, finished_run, tmp_path):
+    shutil.copytree(finished_run.path, tmp_path / "run")
+    for folder in ("run", "copy"):
+        file = tmp_path / folder / "truth" / "participation.npy"
+        peek = {"attack.solver": {"name": f"{mine}:Peek", "file": str(file)}}
+        with pytest.raises(api.UserError, match=rf"{mine}\.py, line \d+: PermissionError"):
+            api.attack("run", peek, out="copy", progress=False)
+        assert not (tmp_path / "copy").exists()
+    allowed = {"attack.solver": {"name": f"{mine}:Peek", "file": str(tmp_path / f"{mine}.py")}}
+    assert api.attack("run", allowed, out="copy", progress=False).recovery.confinement
 
 
 def test_they_are_listed(fedsim, mine):
