@@ -34,7 +34,7 @@ from scenarios.run.world import World
 
 FEDERATION = (
     *("federation.server_model=updated", "federation.clients=16", "federation.rounds=64"),
-    *("clients.dataset_size=64", "clients.batch_size=16", "clients.local_epochs=4", "clients.lr=0.05"),
+    *("clients.dataset_size=64", "clients.batch_size=16", "clients.local_epochs=2", "clients.lr=0.05"),
     "analytics.window=8",
     'federation.participation={name="bernoulli",rate=0.2}',
 )

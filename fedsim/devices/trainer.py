@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from fedsim.training.determinism import (
 )
 from fedsim.training.local_training import (
     FlatModel,
+    epochs,
     examples_used,
     initial_model,
     local_update,
@@ -38,8 +40,14 @@ from fedsim.training.local_training import (
 from fedsim.training.stacked import Sgd, Shards, Stack, Stage, are_few, stages_of
 from fedsim.trusted.spool import Spool
 
+if TYPE_CHECKING:
+    from fedsim.training.cohort import Cohort
+
 _CLIENTS_TOGETHER = 5
 """Clients that are trained side by side. More would be a little cheaper, but leave cores idle."""
+
+_CLIENTS_ON_DEVICE = 32
+"""Clients that are trained side by side on a GPU; not calibrated, because none was at hand."""
 
 _EXAMPLES_TOGETHER = 128
 """Examples in one step of clients that are trained together: large batches gain little from company."""
@@ -64,6 +72,7 @@ class Trainer:
     together with others changes its last digits only. The invited clients alone decide who trains together,
     so that the same run gives the same bytes with any number of worker processes.
     Updates in a `spool` are not computed again; the trainer with the most epochs fills it.
+    On a `device` other than the CPU one process trains, and many clients at once.
     """
 
     def __init__(
@@ -76,6 +85,7 @@ class Trainer:
         seed: int,
         workers: int = 1,
         spool: Spool | None = None,
+        device: torch.device | None = None,
     ) -> None:
         # The networks are small: one thread is fastest, and sums come out the same on every machine.
         torch.set_num_threads(1)
@@ -84,9 +94,18 @@ class Trainer:
         self._is_foreign = model.is_foreign
         module = initial_model(model, data.task, stream(seed, seeds.Stage.MODEL))
         self._draws = model.is_foreign or draws(module)
-        self._stacked = _stackable(data, module) if settings.is_plain else None
+        self._device = device or torch.device("cpu")
+        is_cpu = self._device.type == "cpu"
+        self._stacked = _stackable(data, module) if settings.is_plain and is_cpu else None
+        self._cohort: Cohort | None = None
+        if not is_cpu:
+            workers = 1
+            if not self._draws and spool is None:
+                from fedsim.training.cohort import Cohort
+
+                self._cohort = Cohort(copy.deepcopy(module), data.task.loss, self._device)
         self._stacks: dict[tuple[int, bool], Stack] = {}
-        self._scratch = FlatModel(module)
+        self._scratch = FlatModel(module, device)
         self._workers = ForkedProcesses[Chunk](min(workers, len(owned)), self._train)
         self._sent: NDArray[np.float32] | None = None
         self._start = _shared(self._scratch.dim)
@@ -159,11 +178,16 @@ class Trainer:
 
     def _together(self, batch: int) -> int:
         """How many clients to train side by side; one, if the model cannot be stacked."""
+        if self._cohort is not None:
+            return _CLIENTS_ON_DEVICE
         return 1 if self._stacked is None else max(1, min(_CLIENTS_TOGETHER, _EXAMPLES_TOGETHER // batch))
 
     def _train(self, chunk: Chunk) -> None:
         """Compute the updates of a chunk; in any process."""
         rows = self._rows[chunk.row : chunk.row + len(chunk.clients)]
+        if self._cohort is not None:
+            rows[:, 0] = self._on_device(self._cohort, chunk)
+            return
         if self._stacked is None:
             for row, client in zip(rows, chunk.clients, strict=True):
                 row[:] = self._alone(client, chunk.round_index, self._start, self._marks)
@@ -179,6 +203,29 @@ class Trainer:
             marks=self._marks,
             out=torch.from_numpy(rows),
         )
+
+    def _on_device(self, cohort: Cohort, chunk: Chunk) -> NDArray[np.float32]:
+        """(clients, dim) the updates of a chunk; one copy to the device, and one back."""
+        settings = self.settings.in_round(chunk.round_index)
+        owned = np.stack([self._owned[client] for client in chunk.clients])
+        inputs = self._task.as_inputs(self._examples.inputs[owned.ravel()])
+        targets = self._task.as_targets(self._examples.targets[owned.ravel()])
+        rngs = [self._rng(client, chunk.round_index) for client in chunk.clients]
+        orders = zip(*(epochs(owned.shape[1], settings, rng) for rng in rngs), strict=True)
+        batches = [
+            batch.to(self._device)
+            for order in orders
+            for batch in torch.split(torch.from_numpy(np.stack(order)), settings.batch_size, dim=1)
+        ]
+        updates = cohort.updates(
+            torch.from_numpy(self._start).to(self._device),
+            inputs=inputs.to(self._device).view(*owned.shape, *inputs.shape[1:]),
+            targets=targets.to(self._device).view(*owned.shape, *targets.shape[1:]),
+            batches=batches,
+            settings=settings,
+        )
+        back: NDArray[np.float32] = updates.cpu().numpy()
+        return back
 
     def _alone(
         self, client: int, round_index: int, start: NDArray[np.float32], marks: Sequence[int] = ()
@@ -201,8 +248,8 @@ class Trainer:
         return local_update(
             self._scratch,
             start,
-            inputs=self._task.as_inputs(self._examples.inputs[mine]),
-            targets=self._task.as_targets(self._examples.targets[mine]),
+            inputs=self._task.as_inputs(self._examples.inputs[mine]).to(self._device),
+            targets=self._task.as_targets(self._examples.targets[mine]).to(self._device),
             loss=self._task.loss,
             settings=self.settings.in_round(round_index),
             rng=self._rng(client, round_index),

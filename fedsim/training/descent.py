@@ -19,11 +19,14 @@ class Descent:
     """Changes `parameters` in place, from where they stand when it is made.
 
     In a step, the gradient of the proximal term (FedProx) joins the gradient of the loss. Together they are
-    clipped to a norm. Weight decay, momentum and Adam follow, as in torch.optim.
+    clipped to a norm. Weight decay, momentum and Adam follow, as in torch.optim. With `clients`, every
+    parameter is (clients, …): one row for each, and each client's gradients are clipped on their own.
     """
 
-    def __init__(self, parameters: Sequence[torch.Tensor], work: LocalWork) -> None:
-        self._parameters, self._work = parameters, work
+    def __init__(
+        self, parameters: Sequence[torch.Tensor], work: LocalWork, *, clients: int | None = None
+    ) -> None:
+        self._parameters, self._work, self._clients = parameters, work, clients
         self._begun = [p.detach().clone() for p in parameters] if work.proximal_mu else None
         remembers = work.momentum or work.optimiser == "adam"
         self._first = [torch.zeros_like(p) for p in parameters] if remembers else None
@@ -63,11 +66,12 @@ class Descent:
         """All gradients together, no longer than the norm; without a synchronisation on a device."""
         if self._work.gradient_clip is None:
             return gradients
-        lengths = [torch.linalg.vector_norm(g) for g in gradients if g is not None]
-        norm = torch.linalg.vector_norm(torch.stack(lengths))
+        rows = self._clients or 1
+        lengths = [torch.linalg.vector_norm(g.reshape(rows, -1), dim=1) for g in gradients if g is not None]
+        norm = torch.linalg.vector_norm(torch.stack(lengths), dim=0)
         # The constant is the one of torch.nn.utils.clip_grad_norm_.
         factor = (self._work.gradient_clip / (norm + 1e-6)).clamp(max=1.0)
-        return [None if g is None else g * factor for g in gradients]
+        return [None if g is None else (g.reshape(rows, -1) * factor[:, None]).view_as(g) for g in gradients]
 
     def _adam(
         self, parameter: torch.Tensor, gradient: torch.Tensor, first: torch.Tensor, second: torch.Tensor

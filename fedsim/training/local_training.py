@@ -75,8 +75,8 @@ class FlatModel:
     The federation speaks of models as vectors of length `dim`; loading one is a single copy.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
+    def __init__(self, module: nn.Module, device: torch.device | None = None) -> None:
+        self.module = module if device is None else module.to(device)
         self._tensors = [*module.parameters(), *running_statistics(module)]
         self._counters = batch_counters(module)
         self.vector = torch.cat([t.detach().reshape(-1) for t in self._tensors]).to(torch.float32)
@@ -98,12 +98,16 @@ class FlatModel:
 
     def read(self) -> NDArray[np.float32]:
         """A copy of the parameters."""
-        copy: NDArray[np.float32] = self.vector.numpy().copy()
+        # `cpu` of a vector that is there already is no copy.
+        copy: NDArray[np.float32] = self.vector.cpu().numpy().copy()
         return copy
 
     def load(self, parameters: NDArray[np.float32]) -> None:
         """Overwrite the parameters."""
-        self.vector.numpy()[:] = parameters
+        if self.vector.device.type == "cpu":
+            self.vector.numpy()[:] = parameters
+        else:
+            self.vector.copy_(torch.from_numpy(np.array(parameters)))
         for counter in self._counters:
             counter.zero_()
 

@@ -10,6 +10,7 @@ from flwr.clientapp import ClientApp
 from analytics.counters import answer_count_queries, counting_mod
 from fedsim.devices.client import build_client_app
 from fedsim.devices.trainer import Trainer
+from fedsim.training.device import find_device
 from fedsim.trusted.spool import Spool
 from scenarios.run.scenario import parse_scenario
 from scenarios.run.world import World
@@ -25,6 +26,7 @@ def trainer(world: World, workers: int = 1, spool: Spool | None = None) -> Train
         seed=world.scenario.seed,
         workers=workers,
         spool=spool,
+        device=find_device(world.scenario.engine.device),
     )
 
 

@@ -23,6 +23,7 @@ from fedsim.defences import Defences
 from fedsim.federation import ClientSettings, FederationSettings
 from fedsim.models import Lenet, Model
 from fedsim.server.strategies import FedAvg
+from fedsim.training.device import EngineSettings
 from scenarios.run.checking import checked
 from scenarios.run.library import LIBRARY, check_kind, found_in_library, read_toml
 from scenarios.run.overrides import Overrides, change_all, read_overrides
@@ -43,6 +44,7 @@ class Scenario(Settings):
     model: Model = Lenet()
     clients: ClientSettings = ClientSettings()
     federation: FederationSettings
+    engine: EngineSettings = EngineSettings()
     defences: Defences = ()
     analytics: AnalyticsSettings = AnalyticsSettings()
     attack: AttackSettings = AttackSettings()

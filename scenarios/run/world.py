@@ -12,6 +12,7 @@ from attacks.inference.knowledge import Auxiliary, Knowledge
 from fedsim.core.errors import UserError
 from fedsim.core.seeds import Stage, stream
 from fedsim.data import Dataset, DataSource, Owned
+from fedsim.training.device import find_device
 from fedsim.training.local_training import FlatModel, check_batches, initial_model
 from fedsim.training.local_work import LocalWork
 from scenarios.run.inference.judges import JUDGES
@@ -42,6 +43,7 @@ class World:
         seed, federation = scenario.seed, scenario.federation
         if scenario.data.task_type is not None:
             scenario.model.check(scenario.data.task_type)
+        find_device(scenario.engine.device)
         data = _loaded(scenario.data, seed)
         owned = scenario.data.partition.deal(
             data.train, federation.clients, scenario.clients.dataset_size, stream(seed, Stage.PARTITION)

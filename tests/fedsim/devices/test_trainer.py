@@ -13,6 +13,7 @@ from fedsim.devices.trainer import Trainer
 from fedsim.federation import ClientSettings
 from fedsim.models import Cnn, Custom, Lenet, Mlp, Model, Resnet, Vit
 from fedsim.tasks.images import ImageClassification
+from fedsim.training.cohort import Cohort
 from fedsim.training.local_training import FlatModel, initial_model
 from fedsim.training.stacked import stages_of
 from fedsim.trusted.failures import Failures
@@ -251,3 +252,16 @@ def test_devices_that_will_not_train_cost_nothing(monkeypatch):
     assert sorted(client for chunk in trained for client in chunk.clients) == [
         client for client, draw in enumerate(draws) if draw == "lost"
     ]
+
+
+@pytest.mark.parametrize("model", [Resnet(width=8, norm="batch"), Mlp(hidden=8)], ids=repr)
+def test_a_device_trains_many_clients_at_once(model):
+    """The path of a GPU, taken on the CPU: a device that calls itself something else."""
+    training, start = trainer(model, local_epochs=2), first_model(model)
+    alone = {client: training.update(client, 5, start).copy() for client in range(8)}
+    module = initial_model(model, task_for(), stream(3, Stage.MODEL))
+    training._cohort = Cohort(module, task_for().loss, torch.device("cpu"))
+    training.prepare(range(8), 5, start)
+    for client, update in alone.items():
+        difference = np.linalg.norm(training.update(client, 5, start) - update)
+        assert difference <= 1e-4 * np.linalg.norm(update)
