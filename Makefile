@@ -35,7 +35,7 @@ demo: setup  ## run the quickstart scenario; its report is runs/quickstart/repor
 	$(BIN)/fedsim run quickstart --out runs/quickstart --force
 
 test: lint docs  ## run the linters, then all tests, slow ones last
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 	$(BIN)/python -m pytest -m slow
 
 lint: setup  ## check style, types, and which package imports which

@@ -36,10 +36,8 @@ def read_tensors(path: Path) -> Arrays:
 
 
 def _safetensors(path: Path) -> Arrays:
-    try:
-        from safetensors.numpy import load_file
-    except ImportError as error:
-        raise UserError(f"data.path: {path} needs a package: pip install safetensors") from error
+    from safetensors.numpy import load_file
+
     with reading(path, "a safetensors file"):
         return dict(load_file(path))
 
