@@ -49,6 +49,7 @@ docs: setup  ## build the documentation site, build/site/index.html; any dead li
 
 schema: setup  ## write the JSON schema of result.json again, from its types
 	$(BIN)/python -m scenarios.run.result
+	$(BIN)/python -m scenarios.audit.record
 
 format: setup  ## apply the style
 	$(BIN)/ruff format .

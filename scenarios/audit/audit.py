@@ -51,7 +51,9 @@ class Audit:
     `sums_alone` is the number of columns that the sums give without counts and cohort sizes; None if that was
     not tried. `tried` holds every number of clients that the attack was tried with, the one shown here first:
     there are two if the spectrum contradicts the input. `doubts` speak against the audit's reading of the
-    log. `score` compares the findings with the truth, if the log keeps it.
+    log. `score` compares the findings with the truth, if the log keeps it. `sizes_known` and
+    `layers_known` say whether the log has cohort sizes and the shapes of the model's tensors, and `counts`
+    are those that it publishes, unless rounds without a row blur them.
     """
 
     rounds: int
@@ -69,6 +71,9 @@ class Audit:
     tried: tuple[Tried, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     score: Score | None = None
+    sizes_known: bool = False
+    layers_known: bool = False
+    counts: ParticipationReport | None = None
 
     @property
     def verdict(self) -> str:
@@ -202,6 +207,9 @@ def audit(
         sums_alone=_sums_alone(problem, subspace, seed) if missing else None,
         tried=chosen.tried,
         doubts=doubts(log, chosen),
+        sizes_known=log.cohort_sizes is not None,
+        layers_known=log.layer_shapes is not None,
+        counts=None if log.gaps else log.counts,
     )
 
 

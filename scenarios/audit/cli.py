@@ -93,6 +93,7 @@ def audit(
 ) -> None:
     """Audit the logs of a real system: which clients do its sums and counts reveal?"""
     from scenarios.audit.api import audit as audit_log
+    from scenarios.audit.dossier import filed
     from scenarios.audit.summary import show_audit
 
     found = audit_log(
@@ -118,6 +119,6 @@ def audit(
         alternatives=alternatives,
     )
     if as_json:
-        typer.echo(json.dumps(found.summary(), indent=2))
+        typer.echo(json.dumps(filed(found.findings).model_dump(mode="json"), indent=2))
         return
     show_audit(found.findings, found.report)

@@ -10,6 +10,7 @@ import numpy as np
 from attacks.disaggregation.recovery import Outcome, Recovery
 from fedsim.core.files import filled_whole, leftovers, write_json, write_text
 from scenarios.audit.audit import Audit
+from scenarios.audit.dossier import filed
 from scenarios.audit.page import render_audit
 from scenarios.tables import write_csv
 
@@ -39,7 +40,7 @@ def save_audit(audit: Audit, folder: Path) -> None:
             leftover.unlink()
         separated.save(folder / _RECOVERY)
         write_csv(rows, folder / _CLIENTS, CLIENT_COLUMNS)
-        write_json(folder / _RESULT, audit.summary())
+        write_json(folder / _RESULT, filed(audit).model_dump(mode="json"))
         write_text(folder / _REPORT, render_audit(audit, rows))
 
 

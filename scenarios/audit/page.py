@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attacks.disaggregation.recovery import Outcome, Recovery
 from scenarios.audit.audit import Audit
-from scenarios.audit.words import advice, conclusion, noise, remarks, scored
+from scenarios.audit.dossier import statements
+from scenarios.audit.words import conclusion, noise, remarks, scored
 from scenarios.pages import BACKGROUND, INK, UNRECOVERED, embedded, render
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ def render_audit(audit: Audit, clients: Sequence[Mapping[str, Any]]) -> str:
         noise=noise(audit),
         scored="" if audit.score is None else scored(audit.score),
         remarks=remarks(audit),
-        advice=advice(audit),
+        statements=statements(audit),
+        version=version("fedsim-audit"),
         picture=embedded(_draw(audit.recovery)) if audit.separated else "",
         clients=clients[:CLIENTS_ON_PAGE],
     )

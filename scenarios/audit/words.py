@@ -76,6 +76,12 @@ def remarks(audit: Audit) -> list[str]:
             "sizes. Do the counts and the cohort sizes belong to these sums? Rounds are counted from 0, stop "
             "is the round after the last one, and sums are in the order of their rounds."
         )
+    if audit.separated and not audit.exact and not audit.layers_known:
+        sentences.append(
+            "The sums are noisy, and the shapes of the model's tensors are unknown. The attack then takes "
+            "related entries for independent ones, and its confidence can be too high. Mend it with --layers "
+            "FILE."
+        )
     if audit.doubted is not None:
         sentences.append(
             "The counts add up to more than the cohort sizes: updates were lost on the way, or one of the "
