@@ -152,7 +152,7 @@ def _residual_risk(audit: Audit) -> Iterator[str]:
 
 def _tried(audit: Audit) -> Iterator[str]:
     numbers = ", then ".join(f"{tried.num_clients} clients ({tried.told_by})" for tried in audit.tried)
-    yield f"The attack `{audit.recovery.solver}` was run with {numbers}."
+    yield f"The solver {audit.recovery.solver} was run with {numbers}."
     for alternative in audit.alternatives:
         same = f"{alternative.separated} of {audit.separated}"
         yield f"With {alternative.change}: {same} clients come out the same."
