@@ -35,12 +35,15 @@ def learning_curves(histories: Mapping[str, Sequence[Row]], metric: str) -> Spec
         if column in row
     ]
     colours = {run: SERIES[place % len(SERIES)] for place, run in enumerate(histories)}
+    dashes = [[1, 0] if place < len(SERIES) else [4, 3] for place in range(len(histories))]
     scale = {"domain": [0, 1]} if metric == "accuracy" else {"zero": True}
     line = layer(
         rows,
         {"type": "line", "point": True},
         x=number("round", "round", axis={"tickMinStep": 1}),
         y=number("value", f"test {metric}", scale=scale),
+        # More runs than colours: the others are dashed.
+        strokeDash=name("run", scale={"domain": list(histories), "range": dashes}, legend=None),
         color={**coloured("run", colours), "legend": {"columns": 2, "symbolLimit": 40}},
         tooltip=told(run="run", round="round", value=f"test {metric}"),
     )

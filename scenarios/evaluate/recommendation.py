@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scenarios.evaluate.figures import ACCURACY, COUNT_ERROR, MESSAGES, MISSING, WINDOW
+from scenarios.evaluate.figures import ACCURACY, COUNT_ERROR, MESSAGES, MISSING, SINGLED_OUT_ORACLE, WINDOW
 from scenarios.evaluate.outcome import Outcome
 from scenarios.evaluate.sentences import costs, percent
 from scenarios.evaluate.verdict import Form, Verdict
@@ -35,13 +35,12 @@ def recommendation(outcomes: Sequence[Outcome]) -> str:
         return "There is nothing to recommend: no defence has figures to judge it by."
     if undefended.form is Form.STOPPED:
         return "Without any defence the ceiling is already near the guess: these runs tell no defences apart."
-    stopped = sorted((o for o, verdict in judged if verdict.form is Form.STOPPED), key=price)
-    if stopped:
-        others = [outcome.name for outcome in stopped[1:]]
-        rest = f" Also stop it, at a higher price: {', '.join(others)}." if others else ""
-        best = stopped[0]
-        why = "it stops the attack, and no better attack helps"
-        return f"Choose {best.name}: {why}. It has {_paid(best, none)}.{rest}"
+    safe = sorted((o for o, verdict in judged if _protects(o, verdict)), key=price)
+    if safe:
+        best, *others = safe
+        also = ", ".join(outcome.name for outcome in others)
+        rest = f" At a higher price, also: {also}." if others else ""
+        return f"Choose {best.name}: {_why(best)}. It has {_paid(best, none)}.{rest}"
     held = sorted((o for o, verdict in judged if verdict.form is Form.HELD), key=price)
     if held:
         return (
@@ -51,12 +50,28 @@ def recommendation(outcomes: Sequence[Outcome]) -> str:
     return "No defence here stops the attack."
 
 
+def _protects(outcome: Outcome, verdict: Verdict) -> bool:
+    """Whether no attack helps: the evidence is gone, or no client has a column of its own."""
+    return verdict.form is Form.STOPPED or _is_grouped(outcome)
+
+
+def _is_grouped(outcome: Outcome) -> bool:
+    return outcome.mean(SINGLED_OUT_ORACLE) == 0
+
+
+def _why(outcome: Outcome) -> str:
+    if _is_grouped(outcome):
+        return "no attack can single out a client, though it may tell when a group took part"
+    return "it stops the attack, and no better attack helps"
+
+
 def in_short(outcome: Outcome, none: Outcome) -> str:
     """A defence in a line: what it does, and its price."""
     verdict = Verdict.of(outcome)
     if verdict is None or not none.figures:
         return f"{outcome.name}: no figures"
-    return f"{outcome.name}: {_effect(verdict)}; {_paid(outcome, none)}"
+    grouped = "; nobody can be singled out, whatever the attack" if _is_grouped(outcome) else ""
+    return f"{outcome.name}: {_effect(verdict)}{grouped}; {_paid(outcome, none)}"
 
 
 def _effect(verdict: Verdict) -> str:
