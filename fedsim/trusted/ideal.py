@@ -18,18 +18,24 @@ _SUMMED_TOGETHER = 32_768
 
 
 class IdealSummation(Summation):
-    """Needs to know nothing about the devices."""
+    """Needs to know nothing about the devices.
+
+    Entries of a sum to which fewer than `least` updates contribute are withheld: they are zero.
+    """
+
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
 
     def open_round(self, invitation: Invitation) -> IdealRound:
         """Begin a round."""
-        return IdealRound(invitation)
+        return IdealRound(invitation, self._least)
 
 
 class IdealRound(SummingRound):
     """The trusted part sees every update, adds it and forgets it."""
 
-    def __init__(self, invitation: Invitation) -> None:
-        self._invitation = invitation
+    def __init__(self, invitation: Invitation, least: int = 1) -> None:
+        self._invitation, self._least = invitation, least
         instruction = invitation.instruction
         self.messages = [
             Message(instruction.content, node, instruction.metadata.message_type) for node in invitation.nodes
@@ -41,7 +47,13 @@ class IdealRound(SummingRound):
         members = tuple(node for node in self._invitation.nodes if node in arrived)
         if not members:
             return RoundSum.of_nobody(self._invitation.dim)
-        total = _sum([record_vector(arrived[node]) for node in members])
+        updates = [record_vector(arrived[node]) for node in members]
+        total = _sum(updates)
+        if self._least > 1:
+            contributors = np.zeros(len(total), dtype=np.int32)
+            for update in updates:
+                contributors += update != 0
+            total[contributors < self._least] = 0
         weight = sum(_weight(arrived[node]) for node in members)
         return RoundSum(total, weight, members)
 

@@ -43,4 +43,21 @@ class Ideal(SummationSettings):
         """Devices have nothing to answer."""
 
 
-Aggregation = Annotated[Ideal | Masked, Field(discriminator="name"), BY_NAME]
+class Thresholded(Ideal):
+    """Sum and forget, but withhold entries to which fewer than `least` clients contributed: they become zero.
+
+    A word that one client of the cohort typed then leaves no trace in the sum. Secure aggregation by masks
+    cannot do this, because nobody sees who contributed; a trusted machine can.
+    """
+
+    name: Literal["thresholded"] = "thresholded"  # type: ignore[assignment]
+    least: Annotated[int, Field(ge=2)] = 3
+
+    def enrol(self, grid: Grid, nodes: Sequence[int]) -> Summation:
+        """No device has to register before the first round."""
+        from fedsim.trusted.ideal import IdealSummation
+
+        return IdealSummation(self.least)
+
+
+Aggregation = Annotated[Ideal | Thresholded | Masked, Field(discriminator="name"), BY_NAME]

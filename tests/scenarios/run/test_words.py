@@ -93,3 +93,13 @@ def test_moved_rows():
     updates = np.array([[0, 0, 0, 1e-9, 5], [1, 0, 0, 0, 5]], dtype=np.float32)
     assert moved_rows(updates, (2, 2)).tolist() == [[0, 1], [1, 0]]
     assert Words().kind == "word_attribution"
+
+
+def test_withheld_entries_hide_words_of_few_authors(words_run, tmp_path):
+    """A trusted machine drops what fewer than three clients moved: rare words leave no trace."""
+    sets = [*SMALL, "federation.aggregation={ name = 'thresholded', least = 3 }"]
+    directory = RunDirectory.create(tmp_path / "run", replace=False)
+    result = run_scenario(World.prepare(load_scenario(LIBRARY / "words.toml", sets)), directory)
+    # Counts alone settle some columns.
+    assert result.disaggregation.exact_fraction < 0.5 * words_run[1].disaggregation.exact_fraction
+    assert result.scores["word_attribution"].recall_by_authors["1"] == 0
