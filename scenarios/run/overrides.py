@@ -90,8 +90,9 @@ def change_all(content: dict[str, Any], changes: Iterable[Override]) -> None:
     changes = tuple(changes)
     for change in changes:
         change.apply(content)
-    told = ", ".join(str(change) for change in changes if change.key != "title")
-    if told and isinstance(title := content.get("title"), str):
+    told = ", ".join(map(str, changes))
+    own = any(change.key == "title" for change in changes)  # a title that was just given knows of the others
+    if told and not own and isinstance(title := content.get("title"), str):
         content["title"] = f"{title} · {told}"
 
 
