@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import click
 import typer
 
-from fedsim.core.errors import ProcessLostError, RunFailedError
+from fedsim.core.errors import ProcessLostError, RunFailedError, UserError
 from scenarios.audit.cli import audit
 from scenarios.compare.cli import compare
 from scenarios.data_cli import data
@@ -109,7 +109,7 @@ def run(
     plan = PlannedRun.of(scenario, overrides or (), out=out, engine=engine_named(engine, workers))
     if resume and plan.is_finished:
         typer.echo(f"fedsim: {plan.folder} is complete", err=True)
-    with _interruptions(plan.folder, resumable=plan.obstacle_to_resuming is None):
+    with unwound_by_sigterm(), _interruptions(plan.folder, resumable=plan.obstacle_to_resuming is None):
         found = plan.run(force=force, resume=resume, track=track or ())
     show_result(found.result, found.report, as_json=as_json)
 
@@ -120,26 +120,50 @@ def deploy(
     *,
     out: Out = None,
     overrides: Set = None,
+    superlink: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="A SuperLink that is there, with a SuperNode per client."),
+    ] = None,
+    root_certificates: Annotated[
+        Path | None, typer.Option(help="Certificates to check that SuperLink with; without, no encryption.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Run a scenario as `run` does, on a Flower SuperLink with a SuperNode for every client.
 
-    The SuperLink is private, listens on this machine only, and ends with the run.
+    By default the SuperLink is private, listens on this machine only, and ends with the run.
     """
     from fedsim.core.locks import alone_in
+    from fedsim.grids.superlink import existing_superlink
     from scenarios.console import progress_bars
     from scenarios.run.api import PlannedRun
+    from scenarios.run.deploy import certificates_in, deploy_on, superlink_address
     from scenarios.run.deploy import deploy as deploy_scenario
     from scenarios.run.directory import RunDirectory
 
+    if root_certificates is not None and superlink is None:
+        raise UserError("--root-certificates: expected --superlink HOST:PORT beside it")
+    address = None if superlink is None else superlink_address(superlink)
+    certificates = None if root_certificates is None else certificates_in(root_certificates)
     plan = PlannedRun.of(scenario, overrides or (), out=out)
-
-    # The run itself is alone in the folder, too: it is another process.
-    with alone_in(plan.folder, create=True):
-        directory = RunDirectory.create(plan.folder, replace=force)
-    with unwound_by_sigterm(), progress_bars() as bar:
-        result = deploy_scenario(plan.world.scenario, directory, training=bar("training"))
+    with ExitStack() as stack:
+        stack.enter_context(unwound_by_sigterm())
+        link = None if address is None else stack.enter_context(existing_superlink(address, certificates))
+        # The run itself is alone in the folder, too: it is another process.
+        with alone_in(plan.folder, create=True):
+            directory = RunDirectory.create(plan.folder, replace=force)
+        bar = stack.enter_context(progress_bars())
+        if link is None:
+            result = deploy_scenario(plan.world.scenario, directory, training=bar("training"))
+        else:
+            found = deploy_on(link, plan.world.scenario, directory, training=bar("training"))
+            if found is None:
+                typer.echo(
+                    f"the run is complete; the SuperLink's machine has it in {directory.path.absolute()}"
+                )
+                return
+            result = found
     show_result(result, directory.report, as_json=as_json)
 
 

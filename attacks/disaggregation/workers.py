@@ -14,7 +14,9 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from pydantic import Field, NonNegativeInt
 
 from attacks.disaggregation.problem import ProblemError
+from fedsim.core.errors import RunFailedError
 from fedsim.core.settings import BY_NAME, Settings
+from fedsim.grids.ray_address import check_ray_address
 
 _Shared = TypeVar("_Shared")
 _Block = TypeVar("_Block")
@@ -64,8 +66,9 @@ class RayCluster(Settings):
         started = not ray.is_initialized()
         if started:
             try:
+                check_ray_address(self.address, "workers.address")
                 ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except (ConnectionError, ValueError, RuntimeError, RunFailedError) as error:
                 raise ProblemError(f"workers.address is {self.address!r}: no Ray cluster: {error}") from error
         try:
             common, task = ray.put(shared), cast(Any, ray.remote(_alone))

@@ -1,8 +1,8 @@
-"""Flower's own server on this machine, private to one run: a SuperLink, with or without SuperNodes.
+"""Flower's own server: a SuperLink on this machine that is private to one run, or one that is there already.
 
-Every process listens on a free port of the loopback interface and has its own folder as its Flower home. So
-it shares nothing with other SuperLinks on this machine. Nothing needs the internet:
-telemetry, update checks and the installation of dependencies are off.
+Every private process listens on a free port of the loopback interface and has its own folder as its Flower
+home. So it shares nothing with other SuperLinks on this machine. Nothing needs the internet: telemetry,
+update checks and the installation of dependencies are off.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sysconfig
 import tempfile
@@ -24,7 +25,7 @@ from pathlib import Path
 import httpx
 from flwr.common.constant import Status, SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
-from flwr.proto.control_pb2 import ListRunsRequest, StartRunRequest, StreamLogsRequest
+from flwr.proto.control_pb2 import ListRunsRequest, StartRunRequest, StopRunRequest, StreamLogsRequest
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
@@ -34,6 +35,7 @@ from fedsim.core.errors import RunFailedError
 _LOOPBACK = "127.0.0.1"
 _START_LIMIT_S = 120
 _STOP_LIMIT_S = 5
+_ANSWER_LIMIT_S = 10
 _STATUS_POLL_S = 0.5
 _OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -51,6 +53,8 @@ class SuperLink:
     """The folder that keeps the logs of all processes if a run fails."""
     processes: dict[str, subprocess.Popen[bytes]]
     """The processes that must stay alive during a run, by name."""
+    certificates: bytes | None = None
+    """Root certificates of an encrypted connection; None: the connection is not encrypted."""
 
     def submit(self, bundle: bytes) -> int:
         """Start a run of an app bundle; return the number of the run."""
@@ -79,17 +83,32 @@ class SuperLink:
                 (self.logs / "serverapp.log").write_text("".join(part.log_output for part in parts))
                 raise RunFailedError(f"the run {status.sub_status}: {status.details or 'no reason given'}")
 
+    def stop(self, run_id: int) -> None:
+        """End a run."""
+        with self._control() as control:
+            control.StopRun(StopRunRequest(run_id=run_id))
+
     def wait_until_healthy(self) -> None:
         """Return once the SuperLink answers."""
         for _ in range(int(_START_LIMIT_S / _STATUS_POLL_S)):
             self._check_processes()
-            try:
-                if httpx.get(f"http://{self.address}/health", timeout=_STATUS_POLL_S).is_success:
-                    return
-            except httpx.TransportError:
-                pass  # Not listening yet.
+            if not self.silence(_STATUS_POLL_S):
+                return
             time.sleep(_STATUS_POLL_S)
         raise RunFailedError(f"the SuperLink does not answer after {_START_LIMIT_S} s")
+
+    def silence(self, limit_s: float) -> str:
+        """Why nobody answers within so many seconds; empty if a SuperLink does."""
+        scheme, verify = (
+            ("http", False) if self.certificates is None else ("https", _trusting(self.certificates))
+        )
+        try:
+            # Proxies are for the internet.
+            with httpx.Client(verify=verify, timeout=limit_s, trust_env=False) as client:
+                answer = client.get(f"{scheme}://{self.address}/health")
+        except httpx.TransportError as error:
+            return str(error) or type(error).__name__
+        return "" if answer.is_success else f"status {answer.status_code}, so this is no SuperLink"
 
     def _check_processes(self) -> None:
         for name, process in self.processes.items():
@@ -100,8 +119,8 @@ class SuperLink:
     def _control(self) -> Iterator[ControlHttpClient]:
         control = ControlHttpClient.from_server_address(
             self.address,
-            insecure=True,
-            root_certificates=None,
+            insecure=self.certificates is None,
+            root_certificates=self.certificates,
             interceptors=[RuntimeVersionHttpInterceptor(component_name="fedsim")],
         )
         try:
@@ -118,10 +137,7 @@ def private_superlink(*, nodes: int) -> Iterator[SuperLink]:
 
     All processes end with the block. If a run fails, the logs are kept, and the error names their folder.
     """
-    # A proxy for the internet must not handle the traffic between processes of this machine.
-    os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(
-        filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), _LOOPBACK))
-    )
+    _without_proxy(_LOOPBACK)
     home = Path(tempfile.mkdtemp(prefix="fedsim-"))
     port, *node_ports = _free_ports(1 + nodes)
     address = f"{_LOOPBACK}:{port}"
@@ -155,6 +171,43 @@ def private_superlink(*, nodes: int) -> Iterator[SuperLink]:
         _remove(home)
         raise
     _remove(home)
+
+
+@contextmanager
+def existing_superlink(address: str, certificates: bytes | None = None) -> Iterator[SuperLink]:
+    """A SuperLink that somebody else runs, with the SuperNodes that are connected to it; it stays as it is.
+
+    A `RunFailedError` within seconds if no SuperLink answers. If a run fails, the log of its server is kept,
+    and the error names the folder.
+    """
+    host = address.rpartition(":")[0]
+    _without_proxy(host)
+    logs = Path(tempfile.mkdtemp(prefix="fedsim-"))
+    link = SuperLink(address, logs, {}, certificates)
+    try:
+        if reason := link.silence(_ANSWER_LIMIT_S):
+            raise RunFailedError(f"--superlink {address}: no SuperLink answers there: {reason}")
+        yield link
+    except RunFailedError as error:
+        if any(logs.iterdir()):
+            raise RunFailedError(f"{error} (logs: {logs}/*.log)") from error
+        raise
+    finally:
+        if not any(logs.iterdir()):
+            logs.rmdir()
+
+
+def _without_proxy(host: str) -> None:
+    """A proxy for the internet must not handle the traffic to this host."""
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(
+        filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), host))
+    )
+
+
+def _trusting(certificates: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=certificates.decode("ascii"))
+    return context
 
 
 def _remove(home: Path) -> None:

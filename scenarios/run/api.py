@@ -111,6 +111,7 @@ class PlannedRun:
     ) -> PlannedRun:
         """Check the scenario and prepare its world; any mistake is a `UserError`."""
         settings = load_scenario(scenario, overrides)
+        engine.check()
         return cls(World.prepare(settings), _folder(scenario, out), engine)
 
     @property

@@ -14,14 +14,15 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedsim.core.settings import Settings
-from scenarios.run.scenario import Scenario, find_scenario, load_scenario
+from scenarios.run.scenario import Scenario, find_scenario, load_scenario, parse_scenario
 
 
 class RunConfig(Settings):
     """The run config of the app: the same choices as the options of `fedsim run`."""
 
     scenario: str
-    """A TOML file, or a name from the library; the server and every device read the file."""
+    """A TOML file, or a name from the library; the server and every device read the file. Or the text of a
+    scenario, of several lines."""
     overrides: str
     """`KEY=VALUE` settings, separated by semicolons."""
     out: str
@@ -36,6 +37,8 @@ class RunConfig(Settings):
 
     def load(self) -> Scenario:
         """The scenario, with its overrides."""
+        if "\n" in self.scenario:
+            return parse_scenario(self.scenario)
         overrides = [override.strip() for override in self.overrides.split(";") if override.strip()]
         return load_scenario(find_scenario(self.scenario), overrides)
 

@@ -68,6 +68,9 @@ class RayCluster:
     def __init__(self) -> None:
         import ray
 
+        from fedsim.grids.ray_address import check_ray_address
+
+        check_ray_address()
         self._ray: Any = ray
         ray.init(ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
         self.number = max(1, int(self._ray.cluster_resources().get("CPU", 1)))

@@ -232,6 +232,13 @@ def test_unwritable_folder(fedsim, scenario_file, tmp_path):
         (["run", "quickstrat"], "no such scenario in the library"),
         (["run", "{run}/scenario.toml", "--sett", "seed=1"], "No such option '--sett'"),
         (["run"], "Missing argument 'SCENARIO'"),
+        (["deploy", "quickstart", "--superlink", "here"], "--superlink here: expected HOST:PORT"),
+        (["deploy", "quickstart", "--superlink", "http://h:1"], "--superlink http://h:1: expected HOST:PORT"),
+        (
+            ["deploy", "quickstart", "--root-certificates", "x.pem"],
+            "expected --superlink HOST:PORT beside it",
+        ),
+        (["deploy", "quickstart", "--superlink", "h:1", "--root-certificates", "x"], "x is missing"),
         (["atack", "{run}"], "No such command 'atack'. (Did you mean one of: 'attack', 'data', 'watch'?)\n"),
     ],
 )

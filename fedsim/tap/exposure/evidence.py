@@ -28,7 +28,8 @@ EXACT = 1e6
 class Signal:
     """How alike the updates of a client are: `ratio` is s²/σ², `directions` are the independent ones.
 
-    `measured` is False as long as few clients took part twice: then the updates are taken for noise-free.
+    `measured` is False as long as too few clients took part twice (then the ratio is 0), and if updates are
+    hidden, as by secure aggregation (then they are taken for equal).
     """
 
     ratio: float = EXACT
@@ -71,10 +72,13 @@ def given_away(P: NDArray[np.uint8], windows: Windows) -> NDArray[np.bool_]:
     return alone
 
 
-def clear(P: NDArray[np.uint8], windows: Windows, signal: Signal) -> NDArray[np.bool_]:
+def clear(
+    P: NDArray[np.uint8], windows: Windows, signal: Signal, *, margin: float = 1.0
+) -> NDArray[np.bool_]:
     """(clients,) whose column a perfect attack would find with an error of at most `ERROR`.
 
-    P (rounds, clients) says who took part. By the union bound over all rivals of a column.
+    P (rounds, clients) says who took part. By the union bound over all rivals of a column. A less than
+    perfect attack needs `margin` times the evidence.
     """
     divergence = flip_divergence(P, signal.ratio)
     taken = P.astype(bool)
@@ -91,7 +95,7 @@ def clear(P: NDArray[np.uint8], windows: Windows, signal: Signal) -> NDArray[np.
         nearest = np.minimum(nearest, divergence[rest].min(axis=0))
         rivals += rest.stop - rest.start
     needed = np.log(np.maximum(rivals, 1) / ERROR)
-    return np.asarray(taken.any(axis=0) & (CHERNOFF * signal.directions * nearest > needed))
+    return np.asarray(taken.any(axis=0) & (CHERNOFF * signal.directions * nearest > margin * needed))
 
 
 def flip_divergence(P: NDArray[np.uint8], ratio: float) -> NDArray[np.float64]:

@@ -19,6 +19,8 @@ ENTRIES = 1024
 """Entries of an update that are looked at, evenly spread."""
 _DIFFERENCES = 256
 """Differences between consecutive updates of a client that are kept, as samples of the noise."""
+_FEWEST_CLIENTS, _FEWEST_DIFFERENCES = 3, 6
+"""Clients with two updates, and differences, below which nothing is known about the noise."""
 _ROUNDING = 1e-10
 """Share of the energy that rounding in single precision may explain."""
 
@@ -57,23 +59,41 @@ class Similarity:
     def signal(self) -> Signal:
         """The signal in the updates so far."""
         repeated = [client for client, number in self._numbers.items() if number > 1]
-        if len(repeated) < 3:
+        if not self._numbers:
             return Signal()
+        if len(repeated) < _FEWEST_CLIENTS or len(self._differences) < _FEWEST_DIFFERENCES:
+            return Signal(0.0, 1.0)
         numbers = np.array([self._numbers[client] for client in repeated])
         halves = np.array([self._halves[client] for client in repeated])
-        odd, even = halves[:, 0] / ((numbers + 1) // 2)[:, None], halves[:, 1] / (numbers // 2)[:, None]
+        first, second = (numbers + 1) // 2, numbers // 2
+        odd, even = halves[:, 0] / first[:, None], halves[:, 1] / second[:, None]
         odd, even = odd - odd.mean(axis=0), even - even.mean(axis=0)
         noise = np.array(self._differences) / np.sqrt(2)
-        exact = (noise**2).sum() / len(noise) <= _ROUNDING * (odd**2).sum() / len(odd)
+        if (noise**2).sum() / len(noise) <= _ROUNDING * (odd**2).sum() / len(odd):
+            K = _standardised_product(odd, even)
+            return Signal(EXACT, self._directions(K, 0.0), measured=True)
         # The noise of the two halves is independent, so their product has no bias.
-        K = _standardised_product(odd, even) if exact else _whitened_product(odd, even, noise)
-        K = (K + K.T) / 2 * (self._dim / noise.shape[1])
-        total = float(np.trace(K)) / (len(repeated) - 1)
-        if total <= 0:
+        K, N = _whitened_products(odd, even, noise)
+        if np.trace(K) <= 0:
             return Signal(0.0, 1.0, measured=True)
-        apart = ~np.eye(len(K), dtype=bool)
-        directions = min(max(total**2 / float((K[apart] ** 2).mean()), 1.0), float(self._dim))
-        return Signal(EXACT if exact else total / directions, directions, measured=True)
+        apart = ~np.eye(len(N), dtype=bool)
+        blur = float((N[apart] ** 2).mean() * (1 / first).mean() * (1 / second).mean() / 2)
+        directions = self._directions(K, blur)
+        total = float(np.trace(K)) / (len(repeated) - 1) * (self._dim / noise.shape[1])
+        return Signal(total / directions, directions, measured=True)
+
+    def _directions(self, K: NDArray[np.float64], blur: float) -> float:
+        """The participation ratio E‖g‖⁴ / E⟨g, h⟩² of what clients g and h have in their updates.
+
+        K holds their products. Taken are the part that noise adds to the square of a product (`blur`), and
+        the part that comes from subtracting the mean of few clients.
+        """
+        clients = len(K)
+        apart = ~np.eye(clients, dtype=bool)
+        products = (K + K.T) / 2
+        energy = float(np.trace(K)) / clients
+        share = (float((products[apart] ** 2).mean()) - blur) / energy**2 - 1 / (clients - 1) ** 2
+        return 1 / min(max(share, 1 / self._dim), 1.0)
 
 
 def _standardised_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -82,21 +102,27 @@ def _standardised_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDA
     return np.asarray(a / scale @ b.T)
 
 
-def _whitened_product(
+def _whitened_products(
     a: NDArray[np.float64], b: NDArray[np.float64], noise: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """a S⁻¹ bᵀ, where S is the covariance of the `noise` (samples, entries), shrunk towards a multiple of I.
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """a S⁻¹ bᵀ and N S⁻¹ Nᵀ, where S is the covariance of the `noise` N (samples, entries), shrunk to a
+    multiple of I by as much as the oracle approximating shrinkage of Chen et al. (2010) says.
 
-    By as much as the oracle approximating shrinkage of Chen et al. (2010) says. S is never formed.
+    S is never formed.
     """
     samples, entries = noise.shape
-    G = noise @ noise.T / samples  # the same eigenvalues as the sample covariance
+    products = noise @ noise.T
+    G = products / samples  # the same eigenvalues as the sample covariance
     trace, square = float(np.trace(G)), float((G**2).sum())
     mean = trace / entries
     top = (1 - 2 / entries) * square + trace**2
     shrinkage = min(1.0, top / ((samples + 1 - 2 / entries) * max(square - trace**2 / entries, 1e-300)))
     floor = shrinkage * mean
     weight = (1 - shrinkage) / samples
-    core = np.eye(samples) / max(weight, 1e-300) + noise @ noise.T / floor
-    left, right = a @ noise.T / floor, b @ noise.T / floor
-    return np.asarray(a @ b.T / floor - left @ np.linalg.solve(core, right.T))
+    core = np.eye(samples) / max(weight, 1e-300) + products / floor
+
+    def whitened(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+        left, right = x @ noise.T / floor, noise @ y.T / floor
+        return np.asarray(x @ y.T / floor - left @ np.linalg.solve(core, right))
+
+    return whitened(a, b), whitened(noise, noise)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import sys
+import threading
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -24,6 +28,12 @@ class Ray(Runtime):
 
     name: ClassVar[str] = "ray"
 
+    def check(self) -> None:
+        """Somebody must answer if `RAY_ADDRESS` names a cluster."""
+        from fedsim.grids.ray_address import check_ray_address
+
+        check_ray_address()
+
     def run(self, serve: Serve, world: World) -> None:
         """Serve devices that Ray starts; a fault in one of them is raised here."""
         from flwr.serverapp import ServerApp
@@ -32,13 +42,14 @@ class Ray(Runtime):
         from fedsim.flower import enter_local_task
         from scenarios.run.apps import PortableClientApp
 
-        server_app = ServerApp()
+        server_app, interrupted = ServerApp(), threading.Event()
 
         @server_app.main()
         def main(grid: Grid, context: Context) -> None:
-            serve(_noticing_lost_processes(grid), None)
+            serve(_noticing_lost_processes(_ending_with(interrupted, grid)), None)
 
         enter_local_task()
+        _start_ray()
         # Flower logs the tracebacks of other processes; the exception that is raised here says enough.
         logging.getLogger("flwr").setLevel(logging.CRITICAL)
         with warnings.catch_warnings():
@@ -46,15 +57,47 @@ class Ray(Runtime):
             warnings.simplefilter("ignore", DeprecationWarning)
             # Ray announces changes of later versions.
             warnings.simplefilter("ignore", FutureWarning)
-            run_simulation(
-                server_app=server_app,
-                client_app=PortableClientApp(world.scenario.to_toml()),
-                num_supernodes=world.scenario.federation.clients,
-                backend_config={
-                    "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-                    "init_args": {"log_to_driver": False},
-                },
-            )
+            try:
+                run_simulation(
+                    server_app=server_app,
+                    client_app=PortableClientApp(world.scenario.to_toml()),
+                    num_supernodes=world.scenario.federation.clients,
+                    backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+                )
+            finally:
+                interrupted.set()
+
+
+def _start_ray() -> None:
+    """Start Ray, or connect to the cluster that `RAY_ADDRESS` names; Flower takes a Ray that is there.
+
+    Ray puts a handler of its own in the place of this process's, which aborts at SIGTERM.
+    """
+    import ray
+
+    handler = signal.getsignal(signal.SIGTERM)
+    here = os.pathsep.join(filter(None, (*sys.path, os.environ.get("PYTHONPATH"))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # about changes of later versions
+        ray.init(runtime_env={"env_vars": {"PYTHONPATH": here}}, log_to_driver=False, include_dashboard=False)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+
+
+def _ending_with(interrupted: threading.Event, grid: Grid) -> Grid:
+    """The same grid, which ends the server's thread after Ctrl-C or SIGTERM.
+
+    Flower interrupts the main thread only. The server's would wait for replies that never come.
+    """
+    pull = grid.pull_messages
+
+    def pull_messages(message_ids: Iterable[str]) -> Iterable[Message]:
+        if interrupted.is_set():
+            raise SystemExit
+        return pull(message_ids)
+
+    grid.pull_messages = pull_messages  # type: ignore[method-assign]
+    return grid
 
 
 def _noticing_lost_processes(grid: Grid) -> Grid:

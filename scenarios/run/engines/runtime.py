@@ -32,6 +32,9 @@ class Runtime(ABC):
     def run(self, serve: Serve, world: World) -> None:
         """Start the devices of a world, call `serve` once with their grid, and end them."""
 
+    def check(self) -> None:  # noqa: B027 (most engines can start anywhere)
+        """Raise if the engine cannot start here; called before anything is written."""
+
     @property
     def stops_at_divergence(self) -> bool:
         """Whether a training whose sums are no longer finite ends at once.

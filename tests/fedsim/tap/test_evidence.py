@@ -73,7 +73,7 @@ def test_nobody_is_forecast_before_there_are_enough_rounds():
     assert not repeats_soon(participation, 10)
     found = forecast(participation, Windows((6, 12)), Signal(), 10)
     assert found.expected == 0
-    assert "not measured yet" in found.rests_on()
+    assert "taken for equal" in found.rests_on()
     for row in drawn(6, 25, 40, 0.2):
         participation.add(np.flatnonzero(row).tolist())
     assert repeats_soon(participation, 10)
@@ -97,7 +97,10 @@ def test_similarity_measures_signal_and_noise(noise):
 
 def test_equal_updates_are_exact_and_single_ones_are_unknown():
     similarity, updates = Similarity(), np.random.default_rng(8).standard_normal((5, 30))
+    assert similarity.signal().exact
     similarity.add({k: similarity.sampled(updates[k]) for k in range(5)})
     assert not similarity.signal().measured
+    assert not similarity.signal().ratio
+    similarity.add({k: similarity.sampled(updates[k]) for k in range(5)})
     similarity.add({k: similarity.sampled(updates[k]) for k in range(5)})
     assert similarity.signal().exact

@@ -76,11 +76,16 @@ def test_watching_changes_neither_training_nor_recording(tmp_path):
         assert (tmp_path / "watched" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
 
 
-def test_a_limit_delays_the_alarm(tmp_path):
-    start(tmp_path / "none", limit=0.0)
-    start(tmp_path / "most", limit=0.99)
-    alarms = [line for line in lines(tmp_path / "most") if "alarm" in line]
-    assert not alarms or alarms[0]["round"] > first_alarm(tmp_path / "none")
+def test_an_alarm_needs_more_clients_than_the_limit(tmp_path):
+    start(tmp_path / "log", limit=0.6)
+    alarms = {line["round"] for line in lines(tmp_path / "log") if "alarm" in line}
+    expected = {
+        line["round"]: line["expected"] / line["clients"]
+        for line in lines(tmp_path / "log")
+        if "expected" in line
+    }
+    assert alarms == {number for number, share in expected.items() if share > 0.6}
+    assert alarms < set(expected)
 
 
 def test_stop_ends_the_training_with_the_model_so_far(tmp_path):
