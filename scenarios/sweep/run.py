@@ -186,9 +186,10 @@ class _Run:
                 yield self._running.pop(future), _reason(future)
 
     def _forget(self, point: Point, *, last: bool) -> None:
-        """Delete large files that can be made again; figures and reports stay."""
+        """Delete links to the training, and large files that can be made again; figures and reports stay."""
         run = self._directory.point(point)
-        for file in (run.transcript, run.truth, run.counts, run.recovery):
+        links = [file for file in run.path.glob("*") if file.is_symlink()]
+        for file in (*links, run.counts, run.recovery):
             file.unlink(missing_ok=True)
         shutil.rmtree(run.inference, ignore_errors=True)
         if last and point.training is not None:
