@@ -277,7 +277,7 @@ def test_an_audit_writes_over_what_a_killed_one_left_and_over_nothing_else(
 def test_an_audit_says_nobody_in_few_bytes(fedsim, folder_with_sums):
     done = fedsim("audit", "--aggregates", "sums.npy", "--out", "audit", "--clients", 20000)
     assert done.status == 0, done.stderr
-    assert "separated     0 of 20000 clients" in done.stdout
+    assert "separated     inconclusive; tried with 20000 clients (given)\n" in done.stdout
     assert sum(file.stat().st_size for file in (folder_with_sums / "audit").iterdir()) < 100_000
 
 
@@ -286,7 +286,7 @@ def test_an_audit_lists_clients_that_it_did_not_separate_without_their_updates(f
     (folder_with_sums / "counts.csv").write_text(counts)
     done = fedsim("audit", "--aggregates", "sums.npy", "--counts", "counts.csv", "--out", "audit")
     assert done.status == 0, done.stderr
-    assert "separated     0 of 2000 clients" in done.stdout
+    assert "separated     inconclusive; tried with 2000 clients (counts)\n" in done.stdout
     assert (folder_with_sums / "audit/clients.csv").read_text().count("\n") == 2001
     assert (folder_with_sums / "audit/recovery.npz").stat().st_size < 10_000
 

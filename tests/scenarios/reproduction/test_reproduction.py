@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-import scenarios.sweep.run
+import scenarios.sweep.code
 import scenarios.sweep.work
 from attacks.disaggregation.solvers import Projection
 from fedsim.core.errors import RunFailedError, UserError
@@ -356,7 +356,7 @@ def test_a_full_disk_ends_the_sweep_and_keeps_what_is_done(small, directory, mon
 def test_cells_of_other_code_are_told_and_made_again_if_asked(small, directory, monkeypatch):
     part, older = (small.only(small.sweep, only) for only in (["window=4"], ["window=4", "rounds=12"]))
     with monkeypatch.context() as patch:
-        patch.setattr(scenarios.sweep.run, "this_code", lambda: "0.0+older")
+        patch.setattr(scenarios.sweep.code, "this_code", lambda: "0.0+older")
         run_sweep(older, directory)
     ran, run = [], Planted.run
     monkeypatch.setattr(Planted, "run", lambda self, *_: ran.append(self.rounds) or run(self))

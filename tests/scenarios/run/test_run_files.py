@@ -184,12 +184,12 @@ def test_a_training_that_changed_is_no_base_for_points(fedsim, scenario_file, tm
     (tmp_path / "solvers.toml").write_text(sweep)
     assert fedsim("sweep", "solvers.toml", "--workers", 1).status == 0
     (training,) = (tmp_path / "runs/solvers/trainings").iterdir()
+    (point,) = (tmp_path / "runs/solvers/points").iterdir()
     assert (training / HONEST).exists()
     change(training / "transcript/aggregates.npy")
     (tmp_path / "solvers.toml").write_text(sweep.replace('"auto"', '"auto", "projection"'))
     done = fedsim("sweep", "solvers.toml", "--workers", 1)
     assert "transcript/aggregates.npy has changed since the run wrote it" in done.stdout + done.stderr
-    point = next((tmp_path / "runs/solvers/points").iterdir())
     assert "has changed since" in fedsim("attack", point).stderr
 
 

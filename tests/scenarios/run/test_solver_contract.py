@@ -94,7 +94,7 @@ def test_counts_that_turn_out_to_be_missing_are_one_line(fedsim, finished_run, t
     header, *rows = counts.read_text().splitlines()
     counts.write_text("\n".join([header, *(row.rpartition(",")[0] + "," for row in rows)]) + "\n")
     reseal(tmp_path / "run")
-    done = fedsim("attack", tmp_path / "run", "--set", "attack.solver=highs")
+    done = fedsim("attack", tmp_path / "run", "--set", "attack.solver=highs", "--force")
     assert (done.status, done.stdout) == (2, "")
     assert "solver: highs needs counts, and there are none" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import scenarios.run.runner
-import scenarios.sweep.run
+import scenarios.sweep.code
 from fedsim.core.errors import UserError
 from fedsim.devices.trainer import Trainer
 from scenarios.planted import Planted
@@ -276,7 +276,7 @@ def test_a_fresh_training_takes_nothing_that_other_code_left(plan, scenario_file
     sweep = plan('title = "One"\nbase = "small.toml"\nvary.federation.rounds = [4]')
     directory = SweepDirectory.open(tmp_path / "out")
     with monkeypatch.context() as patch:
-        patch.setattr(scenarios.sweep.run, "this_code", lambda: "0.0+older")
+        patch.setattr(scenarios.sweep.code, "this_code", lambda: "0.0+older")
         run_sweep(sweep, directory)
     with counted_trainings() as trainings:
         (kept,) = run_sweep(sweep, directory)
