@@ -79,12 +79,12 @@ def embedded(figure: Figure) -> str:
     return _data_uri(buffer.getvalue())
 
 
-def picture(pixels: NDArray[np.uint8]) -> str:
-    """An image (height, width, 3 or 4) as a data URI; the page enlarges its pixels."""
-    from PIL import Image
+def picture(colours: NDArray[np.uint8]) -> str:
+    """Colours (height, width, 3 or 4) as a data URI; the page enlarges each to a square."""
+    from PIL.Image import fromarray
 
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="PNG", optimize=True)
+    fromarray(colours).save(buffer, format="PNG", optimize=True)
     return _data_uri(buffer.getvalue())
 
 

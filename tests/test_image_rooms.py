@@ -13,6 +13,8 @@ ROOMS = (
     "attacks/inference/inversion/",
     "scenarios/run/inference/images.py",
     "scenarios/run/inference/contact_sheet.py",
+    "scenarios/run/inference/gallery.py",
+    "scenarios/run/inference/similarity.py",
     "scenarios/run/scores.py",
 )
 """The modules about images: sources, task, models, attacks, judge, and the figures of inversion."""

@@ -35,7 +35,7 @@ class FrozenBatchNorm2d(nn.BatchNorm2d):
 
 
 def normalisation(norm: Norm, statistics: Statistics, channels: int) -> nn.Module:
-    """A layer that normalises images with these channels."""
+    """A layer that normalises (n, channels, height, width)."""
     if norm == "group":
         return nn.GroupNorm(GROUPS, channels)
     if norm == "layer":

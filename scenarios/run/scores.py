@@ -102,6 +102,19 @@ class InversionScore(InferenceScore):
     """Mean over a client's images."""
     ssim_by_cohort: ByCohort = Field(default={})
 
+    def in_words(self) -> str:
+        """A sentence about images from recovered updates; empty unless they are nearer than the sum's."""
+        psnr = self.psnr_db
+        if psnr is None or psnr.disaggregated is None or psnr.aggregate is None:
+            return ""
+        nearer = psnr.disaggregated - psnr.aggregate
+        if nearer <= 0:
+            return ""
+        return (
+            f"Turned into images, these contributions come {nearer:.1f} dB nearer to the clients' own "
+            "pictures than the sum does."
+        )
+
 
 class LabelScore(InferenceScore):
     """How near guessed label histograms are to the true ones, mean over clients."""

@@ -19,7 +19,7 @@ def message(result: Result) -> str:
             f"From sums and participation counts alone, the server worked out the contribution of "
             f"{_of(singled, clients)} separately."
         )
-        return f"{said} {_guess(found)}{_images(result)}"
+        return f"{said} {_guess(found)}{_inversion(result)}"
     return _nobody(found, clients)
 
 
@@ -56,16 +56,7 @@ def _guess(found: Disaggregation) -> str:
     )
 
 
-def _images(result: Result) -> str:
-    """What the recovered images are worth, if any were recovered."""
-    for score in result.inversion.values():
-        psnr = score.psnr_db
-        if psnr is None or psnr.disaggregated is None or psnr.aggregate is None:
-            continue
-        nearer = psnr.disaggregated - psnr.aggregate
-        if nearer > 0:
-            return (
-                f" Turned into images, these contributions come {nearer:.1f} dB nearer to the clients' own "
-                "pictures than the sum does."
-            )
-    return ""
+def _inversion(result: Result) -> str:
+    """What the first inversion attack that came nearer says of itself."""
+    said = filter(None, (score.in_words() for score in result.inversion.values()))
+    return f" {sentence}" if (sentence := next(said, "")) else ""

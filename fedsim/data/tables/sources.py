@@ -84,7 +84,7 @@ class BreastCancer(BundledTable):
 
 
 class Digits(BundledTable):
-    """Handwritten digits: 1,797 rows of 64 pixels in ten classes."""
+    """Handwritten digits: 1,797 rows of 64 grey values in ten classes."""
 
     loader: ClassVar[str] = "load_digits"
     name: Literal["digits"] = "digits"

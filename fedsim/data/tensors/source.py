@@ -13,7 +13,6 @@ from fedsim.core.errors import UserError
 from fedsim.core.files import parsing
 from fedsim.core.users_code import attribute_named, is_reference, one_line
 from fedsim.data.dataset import Dataset, Examples
-from fedsim.data.images.labelled import labelled_images
 from fedsim.data.partition import Natural, Partition
 from fedsim.data.source import Source
 from fedsim.data.split import TestFraction, held_out
@@ -38,7 +37,7 @@ class Tensors(Source):
 
     The arrays are `inputs` (n, …) and `targets`; `clients` (n,) says whose each example is, by number or
     name. `test_inputs` and `test_targets` are the test part; without them `test_fraction` is set aside.
-    Integer targets are classes, float targets are numbers to predict. Colour images (n, height, width, 3)
+    Integer targets are classes, float targets are numbers to predict. Colour pictures (n, height, width, 3)
     uint8 are scaled as in the library's own data sets; all other numbers reach the network as they are.
     """
 
@@ -98,8 +97,6 @@ class Tensors(Source):
             chosen = held_out(np.arange(examples), self.test_fraction, seed)
             train, test = everything[~chosen], everything[chosen]
         labels = np.concatenate((train.targets, test.targets))
-        if _are_images(train) and labels.dtype == np.int64:
-            return labelled_images(_class_names(labels), train, test)
         return Dataset(_task(train, labels), train, test)
 
 
@@ -122,19 +119,12 @@ def _targets(targets: np.ndarray) -> np.ndarray:
     return targets.reshape(len(targets), -1).astype(np.float32)
 
 
-def _are_images(train: Examples) -> bool:
-    return train.inputs.dtype == np.uint8 and train.inputs.ndim == 4 and train.inputs.shape[-1] == 3
-
-
-def _class_names(labels: np.ndarray) -> tuple[str, ...]:
-    return tuple(str(number) for number in range(int(labels.max()) + 1))
-
-
 def _task(train: Examples, labels: np.ndarray) -> Task:
-    from fedsim.tasks.tensors import ImageTensorClassification, TensorClassification, TensorRegression
+    from fedsim.tasks.images.tensors import visual_task
+    from fedsim.tasks.tensors import TensorClassification, TensorRegression
 
     shape = train.inputs.shape[1:]
     if labels.dtype != np.int64:
         return TensorRegression(shape, labels.shape[1])
-    kind = ImageTensorClassification if len(shape) == 3 else TensorClassification
-    return kind(_class_names(labels), shape)
+    class_names = tuple(str(number) for number in range(int(labels.max()) + 1))
+    return visual_task(class_names, train.inputs) or TensorClassification(class_names, shape)

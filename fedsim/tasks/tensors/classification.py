@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from numpy.typing import NDArray
 
 from fedsim.tasks.classification import Classification
-from fedsim.tasks.images.classification import IMAGE_INPUTS
 from fedsim.tasks.task import Inputs
 from fedsim.tasks.tensors.numbers import NUMBER_INPUTS, as_numbers, check_numbers
 
@@ -39,12 +38,3 @@ class TensorClassification(Classification):
     def as_inputs(self, stored: NDArray[Any]) -> torch.Tensor:
         """(n, *stored_shape) float32."""
         return as_numbers(stored)
-
-
-@dataclass(frozen=True)
-class ImageTensorClassification(TensorClassification):
-    """Tensors (n, channels, height, width), which networks for images take."""
-
-    title: ClassVar[str] = "classification of images"
-    noun: ClassVar[str] = "images"
-    inputs: ClassVar[Inputs] = IMAGE_INPUTS

@@ -36,7 +36,7 @@ class Judge(ABC):
     kind: ClassVar[Kind]
     """The attacks that it judges."""
     vivid: ClassVar[bool] = False
-    """Whether a reader recognises the guesses at a glance, such as images: the report begins with them."""
+    """Whether a reader recognises the guesses at a glance, such as pictures: the report begins with them."""
     meaning: ClassVar[str]
     """What the figures mean, in a sentence or two for the report."""
 

@@ -10,7 +10,8 @@ from fedsim.core.errors import UserError
 from fedsim.data import Examples, Iid, Tensors
 from fedsim.data.flower_partition import FlowerPartition
 from fedsim.tasks.images import ImageClassification
-from fedsim.tasks.tensors import ImageTensorClassification, TensorClassification, TensorRegression
+from fedsim.tasks.images.tensors import ImageTensorClassification
+from fedsim.tasks.tensors import TensorClassification, TensorRegression
 from scenarios.run.directory import RunDirectory
 from scenarios.run.runner import train_run
 from scenarios.run.scenario import load_scenario
