@@ -16,8 +16,9 @@ from fedsim.core.progress import Progress, silent
 class AbstractSolver(PlugIn):
     """A frozen settings object that finds participation columns.
 
-    A subclass adds its settings as fields and declares the three class attributes. `disaggregate` checks them
-    before any work. The contract tests run over every member of the union `Solver`.
+    A subclass adds its settings as fields and declares the class attributes that have no default. A solver
+    whose `needs_counts` is not met is refused before any work. The contract tests run over every member of
+    the union `Solver`.
     """
 
     needs_counts: ClassVar[bool]
@@ -25,6 +26,9 @@ class AbstractSolver(PlugIn):
     models_noise: ClassVar[bool]
     """Whether the solver has a model of noise in the sums. One that assumes exact sums may still find columns
     under mild noise; but its failure says little, and the columns that it leaves unresolved say so."""
+    needs_zero_rows: ClassVar[bool] = False
+    """Whether the solver works only if rows of the sums are exactly zero in some rounds and not in others. In
+    other sums it finds no more than the counts tell."""
     can_prove: ClassVar[bool]
     """Whether an outcome can be `proved`, given a problem that allows proofs: see `proof`."""
 

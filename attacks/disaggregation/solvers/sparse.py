@@ -35,6 +35,7 @@ class Sparse(AbstractSolver):
     name: Literal["sparse"] = "sparse"
 
     needs_counts: ClassVar[bool] = True
+    needs_zero_rows: ClassVar[bool] = True
     models_noise: ClassVar[bool] = True
     can_prove: ClassVar[bool] = True
 
@@ -57,6 +58,7 @@ class Sparse(AbstractSolver):
             outcome[took[stands]] = Outcome.LIKELY
             reason[took[stands]] = ""
             reason[took[~stands]] = NAMESAKES
+        progress(int((outcome != Outcome.UNRESOLVED).sum()), len(outcome))
         return Columns(participation, outcome, sure, reason.astype(np.str_), self.name)
 
 

@@ -15,7 +15,7 @@ from fedsim.core.settings import members
 from tests.helpers.planted import planted, with_sizes
 
 MEMBERS = members(Solver)
-DECLARED = ("needs_counts", "models_noise", "can_prove")
+DECLARED = ("needs_counts", "needs_zero_rows", "models_noise", "can_prove")
 WITHOUT_COUNTS = [name for name, member in MEMBERS.items() if not member.needs_counts]
 ASSUMES_NO_NOISE = "this solver assumes sums without noise"
 
@@ -77,6 +77,13 @@ def test_a_refusal_comes_before_any_work(solver, monkeypatch):
     with pytest.raises(ProblemError):
         disaggregate(planted(1, known=0.0).problem, solver, rng=rng)
     assert rng.random() == np.random.default_rng(0).random()
+
+
+@pytest.mark.parametrize("solver", [member() for member in MEMBERS.values() if member.needs_zero_rows])
+def test_who_needs_zero_rows_claims_nothing_about_sums_without_them(solver):
+    recovery = solve(planted(2, rounds=48).problem, solver)
+    assert (recovery.outcome == Outcome.UNRESOLVED).all()
+    assert all("no row of the sums" in reason for reason in recovery.reason)
 
 
 def test_there_is_a_solver_for_sums_alone():
