@@ -77,6 +77,17 @@ class _Round:
         left, right, diagonal = self.left[order], self.right[order], self.diagonal[order]
         return _Round(self.weight, left, right, diagonal, self.signal[order], self.prior[order])
 
+    def positive(self, products: NDArray[np.float64]) -> _Round:
+        """The round with the nearest positive semidefinite J, all of it in `left` and `right`.
+
+        J itself is one, but for rounding: where clients always take part together, leaving the round out
+        cancels nearly all of some products.
+        """
+        J = self.weight * products + self.left @ self.right.T
+        values, vectors = np.linalg.eigh((J + J.T) / 2)
+        scaled = vectors * np.maximum(values, 0)
+        return _Round(0.0, scaled, vectors, np.einsum("ki,ki->k", scaled, vectors), self.signal, self.prior)
+
 
 @dataclass(frozen=True, eq=False)
 class _Common:
@@ -111,7 +122,8 @@ def _marginal(common: _Common, own: _Round) -> tuple[NDArray[np.float64], NDArra
     if not amplification <= SINGLE_AMPLIFICATION:
         amplification, *solution = _solve(common.double(), given)
     if np.isnan(amplification):
-        raise np.linalg.LinAlgError("the products of updates are not positive semidefinite")
+        own = own.positive(common.exact)
+        _, *solution = _solve(common.double(), own.sorted(common.order))
     Q, Qy = np.empty_like(own.signal), np.empty_like(own.signal)
     Q[common.order], Qy[common.order] = solution
     # Despite rounding, a precision is positive and at most what it would be if all others were known.

@@ -135,6 +135,17 @@ def test_detection_is_the_best_linear_estimate(missing, doubtful, alike, capfd):
     assert not any(capfd.readouterr())  # LAPACK complains in words
 
 
+def test_detection_takes_the_nearest_positive_products():
+    """Where leaving a round out takes a little too much, nothing is known about that direction."""
+    together = np.full((1, 3), np.sqrt(1e6 * (1 + 1e-5) / 2))
+    among = Products(np.full((3, 3), 1e6) + np.eye(3), together, together)
+    j = np.array([[1.0, 0.0, -1.0]])
+    shift, variance = detect(among, np.ones(1), j, np.full((1, 3), 0.1), None)
+    Q = (np.eye(3) - 1 / 3) / 1.1
+    np.testing.assert_allclose(shift, (Q @ j[0] / np.diag(Q))[None], atol=1e-6)
+    np.testing.assert_allclose(variance, np.full((1, 3), 1 / Q[0, 0] - 0.1), rtol=1e-6)
+
+
 def test_outliers_and_levelling_are_what_they_say():
     rng = np.random.default_rng(6)
     A = rng.standard_normal((20, 50))
