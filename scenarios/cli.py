@@ -107,10 +107,11 @@ def run(
     from scenarios.run.api import PlannedRun, engine_named
 
     plan = PlannedRun.of(scenario, overrides or (), out=out, engine=engine_named(engine, workers))
-    if resume and plan.is_finished:
-        typer.echo(f"fedsim: {plan.folder} is complete", err=True)
+    complete = resume and plan.is_finished
     with unwound_by_sigterm(), _interruptions(plan.folder, resumable=plan.obstacle_to_resuming is None):
         found = plan.run(force=force, resume=resume, track=track or ())
+    if complete:
+        typer.echo(f"fedsim: {plan.folder} is complete", err=True)
     show_result(found.result, found.report, as_json=as_json)
 
 

@@ -14,12 +14,12 @@ from fedsim.core.errors import UserError
 from fedsim.core.locks import alone_in
 from scenarios.api_results import Findings, html_table
 from scenarios.console import progress_bars
+from scenarios.run import runner
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import ENGINES, INLINE, Runtime
 from scenarios.run.figure_names import figures_of
 from scenarios.run.overrides import Overrides, read_overrides
 from scenarios.run.result import Result
-from scenarios.run.runner import attack_run, honest_part, read_result, run_scenario
 from scenarios.run.scenario import Scenario, find_scenario, load_scenario
 from scenarios.run.simulate import obstacle_to_resuming
 from scenarios.run.trackers import tracked
@@ -144,13 +144,13 @@ class PlannedRun:
                 else RunDirectory.create(self.folder, replace=force)
             )
             if resume and directory.is_finished:
-                return Run(self.folder, read_result(directory))
+                return Run(self.folder, runner.read_result(directory))
             with (
                 nullcontext() if resume else directory.kept_unless_refused(),
                 tracked(track, self.world.scenario, directory) as listeners,
                 progress_bars(shown=progress) as bar,
             ):
-                result = run_scenario(
+                result = runner.run_scenario(
                     self.world,
                     directory,
                     engine=self.engine,
@@ -208,28 +208,28 @@ def attack(
         before = load_scenario(directory.scenario)
         # The title is that of the training. It tells nothing about the attack.
         settings = load_scenario(directory.scenario, overrides).model_copy(update={"title": before.title})
-        honest = honest_part(directory)
+        honest = runner.honest_part(directory)
         if out is None:
             if settings != before and not force:
                 raise UserError(
                     f"{folder} holds the result of another attack: choose --out for a copy, "
                     "or add --force to replace it"
                 )
-            result = attack_run(settings, directory, honest, solving=bar("solving"), inferring=bar)
+            result = runner.attack_run(settings, directory, honest, solving=bar("solving"), inferring=bar)
             return Run(folder, result)
         with alone_in(Path(out), create=True):
             copy = RunDirectory.create(Path(out), replace=force)
             with copy.kept_unless_refused():
                 directory.copy_to(copy)
                 bars: dict[str, Any] = {"solving": bar("solving"), "inferring": bar}
-                result = attack_run(settings, copy, honest, others=[folder], **bars)
+                result = runner.attack_run(settings, copy, honest, others=[folder], **bars)
             return Run(copy.path, result)
 
 
 def load_run(folder: str | Path) -> Run:
     """A finished run; a `UserError` if the folder holds none, or if its files have changed since."""
     directory = RunDirectory.open(Path(folder), attacked=True)
-    return Run(directory.path, read_result(directory))
+    return Run(directory.path, runner.read_result(directory))
 
 
 def engine_named(name: str, workers: int | None = None) -> Runtime:

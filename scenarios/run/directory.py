@@ -224,7 +224,9 @@ class RunDirectory:
         directory = cls(path)
         if not directory.scenario.exists():
             return cls.create(path, replace=False)
-        for theirs, ours in zip_longest(directory.settings.splitlines(), scenario.splitlines()):
+        lines = zip_longest(directory.settings.splitlines(), scenario.splitlines())
+        # Titles tell overrides, too, so the settings that differ say more.
+        for theirs, ours in sorted(lines, key=lambda pair: (pair[0] or "").startswith("title = ")):
             if theirs != ours:
                 raise UserError(
                     f"--resume: {path} holds a run of another scenario, "

@@ -192,7 +192,10 @@ def test_evidence_is_freed_from_the_weights_that_the_server_can_compute(weighted
     """Attacks get updates as clients compute them: the weights of sums and the columns tell the factors."""
     world, view, truth = weighted
     perfect = SimpleNamespace(
-        participation=truth.participation, updates=truth.updates, clients=np.arange(6, dtype=np.uint64)
+        participation=truth.participation,
+        updates=truth.updates,
+        rows=None,
+        clients=np.arange(6, dtype=np.uint64),
     )
     columns = Columns.choose(world, view, perfect, truth, None)  # type: ignore[arg-type]
     plain = truth.updates / np.array([3, 8, 14, 5, 9, 11], dtype=np.float32)[:, None]
@@ -328,11 +331,11 @@ def test_guesses_are_not_compared_with_other_data(fedsim, inferred_copy):
 
 
 def test_attack_again_with_other_inference(fedsim, inferred_copy):
-    done = fedsim("attack", inferred_copy.path, "--set", "attack.inference.1.targets=1")
+    done = fedsim("attack", inferred_copy.path, "--force", "--set", "attack.inference.1.targets=1")
     assert done.status == 0, done.stderr
     assert read_result(inferred_copy).inversion["analytic"].clients == 1
     assert "analytic psnr_db" in done.stdout
-    none = fedsim("attack", inferred_copy.path, "--set", "attack.inference=[]")
+    none = fedsim("attack", inferred_copy.path, "--force", "--set", "attack.inference=[]")
     assert none.status == 0, none.stderr
     assert not read_result(inferred_copy).scores
 

@@ -195,7 +195,12 @@ def test_a_training_that_diverges_ends_at_once_and_is_told_in_a_line(scenario_fi
             "federation.participation.rate=1",
         )
     assert rounds_recorded(tmp_path / "run" / "transcript") == 1
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["scenario.toml", "transcript"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "history.csv",
+        "pace.csv",
+        "scenario.toml",
+        "transcript",
+    ]
 
 
 @pytest.mark.slow

@@ -116,8 +116,8 @@ def test_an_attack_that_was_interrupted_can_be_repeated(fedsim, run_copy, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr("scenarios.run.runner.write_report", interrupt)
-        assert fedsim("attack", "run", "--set", "attack.solver=projection").status == 130
-    assert fedsim("attack", "run", "--set", "attack.solver=auto").status == 0
+        assert fedsim("attack", "run", "--force", "--set", "attack.solver=projection").status == 130
+    assert fedsim("attack", "run", "--force", "--set", "attack.solver=auto").status == 0
     after = snapshot(run_copy.path)
     assert after[run_copy.recovery] == before[run_copy.recovery]
     assert fedsim("report", "run").status == 0
