@@ -52,7 +52,7 @@ class AuditResult(Findings):
         return self.findings.recovery
 
     def summary(self) -> dict[str, Any]:
-        """Every figure of the audit, as `audit.json` has it."""
+        """Every figure of the audit, which `result.json` has, too."""
         return self.findings.summary()
 
     def rows(self) -> Sequence[Row]:

@@ -17,8 +17,7 @@ def show_audit(found: Audit, report_file: Path) -> None:
     for name, value in (
         ("verdict", found.verdict),
         ("separated", _separated(found, tally)),
-        ("own updates", f"of {found.singled_out}"),
-        ("right", f"about {found.expected_right:.1f} of {found.separated}, by the attack's own confidence"),
+        *(_worth(found) if found.separated else ()),
         ("noise", noise(found)),
         ("rounds", f"{found.rounds}, of {found.dim} entries each, rank {found.rank}"),
     ):
@@ -36,6 +35,14 @@ def show_audit(found: Audit, report_file: Path) -> None:
     ):
         typer.echo(f"  {sentence}")
     typer.echo(f"{'report':<14}{report_file}")
+
+
+def _worth(found: Audit) -> list[tuple[str, str]]:
+    """What follows from the columns that were separated."""
+    return [
+        ("own updates", f"of {found.singled_out}"),
+        ("right", f"about {found.expected_right:.1f} of {found.separated}, by the attack's own confidence"),
+    ]
 
 
 def _separated(found: Audit, tally: str) -> str:
