@@ -115,6 +115,9 @@ def end(status: Status, message: str) -> NoReturn:
     """Print one line and exit."""
     # A message that quotes a file may quote its line breaks.
     typer.echo("fedsim: " + " ".join(message.splitlines()), err=True)
+    # The line has been said: what was printed before it must not end in another one at exit.
+    with suppress(RunFailedError):
+        flush_output()
     sys.exit(status)
 
 

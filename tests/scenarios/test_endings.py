@@ -56,10 +56,16 @@ def test_help_and_docs_list_every_status():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_output_that_cannot_be_written_is_one_line():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_one_line(unbuffered):
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
-            [*RUNS_IN_ITS_OWN_PROCESS, "--help"], check=False, stdout=full, stderr=subprocess.PIPE, text=True
+            [*RUNS_IN_ITS_OWN_PROCESS, "--help"],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
         )
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert "No space left on device" in done.stderr
