@@ -36,7 +36,7 @@ demo: setup  ## run the quickstart scenario; its report is runs/quickstart/repor
 
 test: lint docs  ## run the linters, then all tests, slow ones last
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
 
 lint: setup  ## check style, types, and which package imports which
 	$(BIN)/ruff format --check .
