@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +39,13 @@ def marked(mark):
     return {number: command for number, command in found.items() if command}
 
 
+@pytest.fixture
+def short_folder():
+    """Sockets of Ray have paths of at most 107 bytes, and pytest's own folders take most of them."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 @pytest.mark.parametrize(
     "command",
@@ -48,11 +56,11 @@ def marked(mark):
     ],
     ids=" ".join,
 )
-def test_sigterm_ends_a_run(command, scenario_file, tmp_path):
+def test_sigterm_ends_a_run(command, scenario_file, tmp_path, short_folder):
     mark = uuid.uuid4().hex
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from fedsim.command import main; main()"
     arguments = [command[0], str(scenario_file), *command[1:], "--out", str(tmp_path / "run"), *LONG]
-    environment = {**os.environ, MARK: mark, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, MARK: mark, "PYTHONPATH": str(ROOT), "TMPDIR": short_folder}
     with subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         cwd=tmp_path,
