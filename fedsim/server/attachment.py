@@ -14,6 +14,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedsim.server.passing import PassingStrategy
+
 
 class Configure(Protocol):
     """A method that makes the messages of a round."""
@@ -46,7 +48,7 @@ class Summed(NamedTuple):
     weighted_by: str | None
 
 
-class Attachment(Strategy):
+class Attachment(PassingStrategy):
     """The strategy inside, with its own calls, attributes and results, a `start()` of its own included.
 
     A subclass lists its own attributes in `_own` and sets them with `object.__setattr__`; all others are the
@@ -57,8 +59,6 @@ class Attachment(Strategy):
     _hides_replies: ClassVar[bool] = False
     """Whether the strategy inside gets sums instead of replies. An attachment around it sees neither."""
 
-    inner: Strategy
-
     def __init__(self, strategy: Strategy) -> None:
         object.__setattr__(self, "inner", strategy)
 
@@ -68,32 +68,6 @@ class Attachment(Strategy):
     def start(self, *args: Any, **kwargs: Any) -> Result:
         """The strategy's own `start`."""
         return self.inner.start(*args, **kwargs)
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """The strategy's own."""
-        return self.inner.configure_train(server_round, arrays, config, grid)
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The strategy's own."""
-        return self.inner.aggregate_train(server_round, replies)
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """The strategy's own."""
-        return self.inner.configure_evaluate(server_round, arrays, config, grid)
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The strategy's own."""
-        return self.inner.aggregate_evaluate(server_round, replies)
-
-    def summary(self) -> None:
-        """The strategy's own."""
-        self.inner.summary()
 
     def __getattr__(self, name: str) -> Any:
         if name in self._own:  # not set yet, for example while an object is copied

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -35,9 +36,9 @@ class TextSource(Source):
     test_fraction: TestFraction = 0.1
     partition: Partition = Natural()
 
+    @abstractmethod
     def people(self, seed: int) -> People:
         """The texts by person."""
-        raise NotImplementedError
 
     def load(self, seed: int) -> Dataset:
         """The texts as pieces of equal length; the last ones of every person are for testing."""

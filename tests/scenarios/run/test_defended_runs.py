@@ -164,10 +164,11 @@ def test_mistakes_leave_nothing(fedsim, scenario_file, tmp_path, override, messa
 
 
 def test_list_names_them(fedsim):
+    """Beside plug-ins of installed packages."""
     found = json.loads(fedsim("list", "--json").stdout)
-    assert {"clipping", "noise", "local_dp", "top_k", "quantisation", "central_dp"} == set(found["defences"])
+    assert {"clipping", "noise", "local_dp", "top_k", "quantisation", "central_dp"} <= set(found["defences"])
     assert {"bernoulli", "cohort", "batches"} == set(found["participation"])
     assert {"windows", "own_windows", "cumulative", "off"} == set(found["collection of counts"])
-    assert {"drop", "rounding", "threshold", "coarsening", "gaussian", "private"} == set(
+    assert {"drop", "rounding", "threshold", "coarsening", "gaussian", "private"} <= set(
         found["release of counts"]
     )
