@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import comb, logsumexp
-from scipy.stats import binom
 
 from analytics.report import ParticipationReport
 from attacks.disaggregation import UNKNOWN, DisaggregationProblem, Recovery
+from attacks.disaggregation.counts.binomial import log_binomial
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.space.mapped_memory import slices
@@ -277,7 +277,7 @@ def _filled(cases: NDArray[np.float64], rate: float) -> tuple[NDArray[np.float64
     """For windows (length, count, sd): log-probability of the likeliest filling, expected right entries."""
     length, count, sd = (column[:, None] for column in cases.T)
     ones = np.arange(int(length.max(initial=0)) + 1)
-    weight = binom.logpmf(ones, length, rate)
+    weight = log_binomial(ones, length, rate)
     exact = np.where(ones == count, 0.0, -np.inf)
     noisy = weight - 0.5 * ((ones - count) / np.where(sd > 0, sd, 1)) ** 2
     weight = np.where(np.isnan(count), weight, np.where(sd > 0, noisy, exact))

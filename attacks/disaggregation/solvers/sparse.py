@@ -13,10 +13,11 @@ from attacks.disaggregation.proof.settling import LIKELY_FROM
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import Columns, Outcome
 from attacks.disaggregation.solvers.solver import AbstractSolver
-from attacks.disaggregation.sparse.atoms import are_atoms
 from attacks.disaggregation.sparse.count_model import CountModel
-from attacks.disaggregation.sparse.naming import confidence, fitting, named
+from attacks.disaggregation.sparse.holders import Holders
+from attacks.disaggregation.sparse.naming import Fits
 from attacks.disaggregation.sparse.peeling import peeled
+from attacks.disaggregation.sparse.search import Search
 from attacks.disaggregation.sparse.traces import Traces
 from fedsim.core.progress import Progress, silent
 
@@ -43,7 +44,10 @@ class Sparse(AbstractSolver):
         """A column and an outcome for every client."""
         found = None
         if instance.traces is not None:
-            found = columns_from(instance.traces, CountModel(instance.windows, instance.problem.lost))
+            problem = instance.problem
+            sizes = None if problem.cohort_sizes is None else np.asarray(problem.cohort_sizes)
+            counts = CountModel(instance.windows, problem.lost, sizes)
+            found = columns_from(instance.traces, counts, progress)
         # Counts may settle columns by themselves; the judge knows when.
         base = judge(instance, Candidates.none(instance), solver=self.name, prove=False)
         open_ = base.outcome == Outcome.UNRESOLVED
@@ -71,33 +75,28 @@ class Found:
     confidence: NDArray[np.float64]
 
 
-def columns_from(traces: Traces, counts: CountModel) -> Found:
+def columns_from(traces: Traces, counts: CountModel, progress: Progress = silent) -> Found:
     """Candidate columns, and which of them belongs to which client.
 
-    Patterns of single clients come first. The columns of other clients are peeled out of unions with them.
+    Patterns of single clients come first. The columns of other clients are what their rows have in common.
+    Exact counts then settle columns between bounds from unions.
     """
     patterns, support = traces.patterns[traces.varying], traces.support[traces.varying]
-    likely = np.flatnonzero(fitting(counts, patterns))
-    atoms = likely[are_atoms(patterns, likely)]
-    columns = patterns[atoms]
-    rows = support[atoms]
-    column = named(counts, columns, rows)
-    sizes = patterns.sum(axis=1)
-    others = np.setdiff1d(np.flatnonzero(sizes <= sizes[atoms].max(initial=0)), likely)
-    unions = support[others[are_atoms(patterns, others)]]
-    strangers = (unions[None, :] >= rows[:, None]).sum(axis=1)
-    weight = np.ones(counts.windows.clients)
+    search = Search(Holders(patterns, support), counts)
+    search.run(progress)
+    columns, doubt = search.columns, search.doubt()
+    fits = Fits.of(counts, columns)
+    column = fits.named(doubt)
     left = np.flatnonzero(column < 0)
-    if len(left):
+    if len(left) and len(columns):
         more = peeled(patterns, columns, counts.windows, left)
         for client in np.unique(more.client):
             mine = np.flatnonzero(more.client == client)
-            best = mine[more.support[mine].argmax()]
-            column[client] = len(columns) + best
-            # Each union that holds the column speaks for it; rivals with as many speak against.
-            weight[client] = more.support[best] / (1 + more.support[mine].sum())
+            column[client] = len(columns) + mine[more.support[mine].argmax()]
         columns = np.concatenate((columns, more.columns))
-        rows = np.concatenate((rows, np.maximum(more.support, 1)))
-        strangers = np.concatenate((strangers, np.full(len(more.columns), more.tried)))
-    sure = weight * confidence(counts, columns, rows, column, strangers=strangers)
-    return Found(columns, column, sure)
+        doubt = np.concatenate((doubt, more.doubt))
+        fits = Fits.of(counts, columns)
+    density = float(columns.mean()) if len(columns) else 0.5
+    everybody = np.arange(counts.windows.clients)
+    unknown = counts.chance(np.full(len(everybody), density), everybody)
+    return Found(columns, column, fits.confidence(column, unknown=unknown, doubt=doubt))

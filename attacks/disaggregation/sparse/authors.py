@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from attacks.disaggregation.sparse.traces import Traces
@@ -19,36 +20,41 @@ PASSES = 3
 STEPS, DAMPING = 25, 0.5
 """Steps of belief propagation within a row, and how much of the old belief each keeps."""
 LEAST_ODDS = 1e-6
+MOST_POSSIBLE = 500
+"""Possible authors of a row above which its rounds are not looked at: each of them is in many rounds."""
 
 
-def authorship(traces: Traces, columns: NDArray[np.bool_], *, missing: int = 0) -> NDArray[np.float32]:
+def authorship(traces: Traces, columns: NDArray[np.bool_], *, missing: int = 0) -> csr_matrix:
     """(n, K) the probability that a client moved the rows of each of the n patterns.
 
     `columns` (rounds, K) are the recovered ones, all False for a client without one, which gets 0. `missing`
     clients have no column. If there are none, a client that nobody can stand in for is certain (1).
     A client's rows are a priori as many as it moves elsewhere, and a row's authors as many as the rounds in
-    which it moved suggest.
+    which it moved suggest. If very many clients are possible, nothing but this tells about them.
     """
     P = columns.astype(np.float32)
     present: NDArray[np.bool_] = np.asarray(columns.any(axis=0))
     rounds, clients = len(columns), int(present.sum()) + missing
-    found = np.zeros((len(traces.patterns), columns.shape[1]), dtype=np.float32)
+    shape = len(traces.patterns), columns.shape[1]
     if not present.any():
-        return found
+        return csr_matrix(np.zeros(shape, dtype=np.float32))
     rate = float(np.clip(P[:, present].mean(), 1e-3, 0.99))
     moved = np.minimum(traces.sizes / rounds, 1 - 0.5 / rounds)
     authors = np.minimum(np.log1p(-moved) / np.log1p(-rate), clients)
     possible = [_possible(Z, P, present) for Z in _batches(traces.patterns)]
     inside = [members for batch in possible for members in batch]
+    ends = np.cumsum([0, *map(len, inside)])
+    found = csr_matrix((np.zeros(ends[-1], np.float32), np.concatenate(inside), ends), shape=shape)
     share = np.where(present, 1 / clients, 0.0)
     for _ in range(PASSES):
-        found[:] = 0
         for row, members in enumerate(inside):
             if len(members):
                 prior = np.clip(authors[row] * share[members], LEAST_ODDS, 0.95)
                 stranger = 1 - (1 - rate * authors[row] / clients) ** missing
-                found[row, members] = _beliefs(columns[traces.patterns[row]][:, members], prior, stranger)
-        rows = traces.support @ found
+                if len(members) <= MOST_POSSIBLE:
+                    prior = _beliefs(columns[traces.patterns[row]][:, members], prior, stranger)
+                found.data[ends[row] : ends[row + 1]] = prior
+        rows = np.asarray(found.T @ traces.support.astype(np.float64)).ravel()
         share = rows / max(float(rows.sum()), 1e-30) * (present.sum() / clients)
     return found
 

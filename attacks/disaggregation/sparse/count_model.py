@@ -8,26 +8,53 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.stats import binom
 
 from attacks.disaggregation.columns.attribution import FORBIDDEN_COST, misfit
+from attacks.disaggregation.counts.binomial import log_binomial
 from attacks.disaggregation.counts.windows import Windows
 
 IMPOSSIBLE = -FORBIDDEN_COST / 2
 """Log-likelihood of a count that cannot be."""
 LEAST_LIKELY = 60.0
 """A cost this far above that of a client's likeliest counts is as good as impossible."""
+WINDOW_PRIOR = 20.0
+"""Participations whose share of losses all windows have in common, against those of the window itself."""
+LEAST_LOSS = 1e-4
+"""Least share of losses in a window, because the number of losses is an estimate."""
 
 
 @dataclass(frozen=True, eq=False)
 class CountModel:
     """The counts of K clients, with the share of counted participations that are `lost` and in no sum.
 
-    A lost update makes a count too large, never too small: that says more than an error of either sign.
+    A lost update makes a count too large, never too small: that says more than an error of either sign. The
+    `cohort_sizes` (rounds,), if known, tell how many updates were lost in each window, and which rounds are
+    void: whatever was counted in these is lost.
     """
 
     windows: Windows
     lost: float = 0.0
+    cohort_sizes: NDArray[np.int64] | None = None
+
+    @property
+    def settle(self) -> bool:
+        """Whether the counts are complete and exact, so that they tell a column from a union of columns."""
+        return self.lost == 0 and self.windows.complete
+
+    @property
+    def known(self) -> bool:
+        """Whether at least one count is known."""
+        return not np.isnan(self.windows.count).all()
+
+    @cached_property
+    def most_rounds(self) -> int:
+        """Most rounds that a column can have and fit the counts of any client."""
+        windows = self.windows
+        bounded = self.lost > 0 or windows.exact
+        if not bounded or not windows.clients:
+            return windows.rounds
+        known = np.where(np.isnan(windows.count), windows.lengths, windows.count).sum(axis=1)
+        return int((known + windows.rounds - windows.lengths.sum(axis=1)).max())
 
     def cost(self, columns: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(K, n) −2 log-likelihood of client k's counts with column j; FORBIDDEN_COST if it cannot be."""
@@ -54,7 +81,7 @@ class CountModel:
         table = self._table[clients]
         lengths = windows.lengths[0][None, :, None]
         ones = np.arange(table.shape[2])[None, None, :]
-        prior = binom.logpmf(ones, lengths, density[:, None, None])
+        prior = log_binomial(ones, lengths, density[:, None, None])
         relative = np.exp(np.maximum(table - table.max(axis=2, keepdims=True), -LEAST_LIKELY))
         return np.asarray((np.exp(prior) * relative).sum(axis=2).prod(axis=1))
 
@@ -68,9 +95,39 @@ class CountModel:
         known = ~np.isnan(count)
         count = np.where(known, count, 0)
         if self.lost > 0:
-            given = np.where(ones <= count, binom.logpmf(ones, np.round(count), 1 - self.lost), -np.inf)
+            given = self._with_losses(ones, np.round(count))
         else:
             exact = np.where(ones == count, 0.0, -np.inf)
             given = np.where(sd > 0, -0.5 * ((ones - count) / np.where(sd > 0, sd, 1)) ** 2, exact)
         table = np.where(known, given, 0.0)
         return np.where(ones <= lengths[None, :, None], np.maximum(table, IMPOSSIBLE), IMPOSSIBLE)
+
+    def _with_losses(self, ones: NDArray[np.int64], count: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(K, W, longest + 1) log-likelihood of a `count` (K, W, 1): the `ones`, and what was lost besides.
+
+        A client that is not in the sum of a round was there and lost with a chance that follows from the
+        rate of participation and the share of losses; in a void round, with the rate itself.
+        """
+        windows, lengths = self.windows, self.windows.lengths[0]
+        sizes = np.ones(windows.rounds) if self.cohort_sizes is None else self.cohort_sizes
+        by_window = windows.of(np.arange(1)).inside(sizes[None].astype(np.float64), fill=np.nan)[0]
+        void = (by_window == 0).sum(axis=1)
+        live = lengths - void
+        rate = np.clip(np.nanmean(windows.count, axis=0) / lengths, 1e-6, 1 - 1e-6)
+        lost = np.full(len(lengths), self.lost)
+        if self.cohort_sizes is not None:
+            counted, held = windows.clients * rate * live, np.nansum(by_window, axis=1)
+            overall = max(0.0, 1 - held.sum() / counted.sum())
+            share = 1 - held / np.maximum(counted, 1)
+            lost = (counted * share + WINDOW_PRIOR * overall) / (counted + WINDOW_PRIOR)
+        lost = np.clip(lost, LEAST_LOSS, 1 - LEAST_LOSS)
+        unseen = rate * lost / (1 - rate * (1 - lost))
+        likelihood = np.zeros(np.broadcast_shapes(ones.shape, count.shape))
+        for in_void in range(int(void.max(initial=0)) + 1):
+            rest = np.maximum(live[:, None] - ones[0], 0)
+            missing = count - ones - in_void
+            elsewhere = log_binomial(np.maximum(missing, 0), rest[None], unseen[:, None])
+            both = elsewhere + log_binomial(in_void, void, rate)[None, :, None]
+            likelihood += np.where(missing >= 0, np.exp(both), 0.0)
+        with np.errstate(divide="ignore"):
+            return np.where(ones <= live[None, :, None], np.log(likelihood), -np.inf)

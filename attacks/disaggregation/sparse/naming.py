@@ -2,75 +2,106 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_matrix, csr_matrix
+from scipy.sparse.csgraph import connected_components
 
-from attacks.disaggregation.columns.attribution import FORBIDDEN_COST, RATIO_BOUND, Attribution
+from attacks.disaggregation.columns.attribution import FORBIDDEN_COST, RATIO_BOUND
 from attacks.disaggregation.sparse.count_model import CountModel
+from attacks.disaggregation.sparse.matching import pair_marginals, without_exchange
 
-PATTERNS_AT_A_TIME = 1 << 12
-EVIDENCE_PER_ROW = 4.0
-"""How much a column with twice as many rows is preferred among columns that fit, in units of the cost."""
+PAIRS_AT_A_TIME = 1 << 24
+"""Pairs of a client and a column that are compared at a time."""
+LEAST_DOUBT = 1e-9
+"""Odds below this are not distinguished when columns compete for clients."""
 
 
 def fitting(counts: CountModel, columns: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(n,) whether a column (n, rounds) fits the counts of at least one client."""
     fits = np.zeros(len(columns), dtype=np.bool_)
-    for start in range(0, len(columns), PATTERNS_AT_A_TIME):
-        some = columns[start : start + PATTERNS_AT_A_TIME]
-        fits[start : start + len(some)] = (counts.cost(some) < FORBIDDEN_COST).any(axis=0)
+    short = np.flatnonzero(columns.sum(axis=1) <= counts.most_rounds)
+    for some in _blocks(counts, short):
+        fits[some] = (counts.cost(columns[some]) < FORBIDDEN_COST).any(axis=0)
     return fits
 
 
-def named(counts: CountModel, columns: NDArray[np.bool_], support: NDArray[np.int64]) -> NDArray[np.intp]:
-    """(K,) the index of the column that fits a client's counts, −1 if none does.
+def _blocks(counts: CountModel, columns: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    step = max(1, PAIRS_AT_A_TIME // max(1, counts.windows.clients))
+    return [columns[i : i + step] for i in range(0, len(columns), step)]
 
-    As many clients as possible get one; of several columns that fit, those with the largest `support` (n,).
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """The pairs of a `client` and a `column` that the counts allow, with their `cost`: (pairs,) each.
+
+    There are `clients` × `columns` pairs in all. With exact counts hardly any is allowed, so that nothing
+    here needs memory for all of them.
     """
-    from scipy.optimize import linear_sum_assignment
 
-    column = np.full(counts.windows.clients, -1, dtype=np.intp)
-    if not len(columns):
+    clients: int
+    columns: int
+    client: NDArray[np.intp]
+    column: NDArray[np.intp]
+    cost: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, counts: CountModel, columns: NDArray[np.bool_]) -> Fits:
+        """All pairs of a client of the counts and one of the `columns` (n, rounds) that fit."""
+        client, column, cost = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)], [np.zeros(0)]
+        for some in _blocks(counts, np.arange(len(columns))):
+            table = counts.cost(columns[some])
+            k, j = np.nonzero(table < FORBIDDEN_COST)
+            client.append(k)
+            column.append(some[j])
+            cost.append(table[k, j])
+        pairs = np.concatenate(client), np.concatenate(column), np.concatenate(cost)
+        return cls(counts.windows.clients, len(columns), *pairs)
+
+    def named(self, doubt: NDArray[np.float64]) -> NDArray[np.intp]:
+        """(clients,) the index of each client's column, −1 if none is left for it.
+
+        As many clients as possible get one; of several columns that fit, those with the least `doubt` (n,),
+        the odds that a column is nobody's. Clients and columns that no chain of fits connects do not
+        matter to each other.
+        """
+        from scipy.optimize import linear_sum_assignment
+
+        column = np.full(self.clients, -1, dtype=np.intp)
+        edges = coo_matrix(
+            (np.ones(len(self.client)), (self.client, self.clients + self.column)),
+            shape=(self.clients + self.columns,) * 2,
+        )
+        _, part = connected_components(edges, directed=False)
+        order = np.argsort(part[self.client], kind="stable")
+        starts = np.flatnonzero(np.diff(part[self.client][order], prepend=-1, append=-1))
+        for first, last in itertools.pairwise(starts):
+            pairs = order[first:last]
+            who, k = np.unique(self.client[pairs], return_inverse=True)
+            what, j = np.unique(self.column[pairs], return_inverse=True)
+            table = np.full((len(who), len(what)), FORBIDDEN_COST)
+            table[k, j] = self.cost[pairs]
+            chosen = linear_sum_assignment(table + 2 * np.log(np.maximum(doubt[what], LEAST_DOUBT)))
+            fits = table[chosen] < FORBIDDEN_COST
+            column[who[chosen[0][fits]]] = what[chosen[1][fits]]
         return column
-    cost = counts.cost(columns)
-    rows, chosen = linear_sum_assignment(cost - EVIDENCE_PER_ROW * np.log2(support))
-    fits = cost[rows, chosen] < FORBIDDEN_COST
-    column[rows[fits]] = chosen[fits]
-    return column
 
+    def confidence(
+        self, column: NDArray[np.intp], *, unknown: NDArray[np.float64], doubt: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """(clients,) the probability that the assigned `column` (clients,) is the client's own.
 
-def confidence(
-    counts: CountModel,
-    columns: NDArray[np.bool_],
-    support: NDArray[np.int64],
-    column: NDArray[np.intp],
-    *,
-    strangers: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """(K,) the probability that the assigned `column` (K,) is the client's own.
-
-    Two clients may have to exchange columns, a client without a column may be the real owner, or a column
-    that nobody got may be the client's, weighed by its `support` (n,). And a column may be none at all, but a
-    union that has the counts by chance: `strangers` (n,) is the number of unions that could have been taken
-    for a column, had they had the counts.
-    """
-    sure = np.zeros(counts.windows.clients)
-    took = np.flatnonzero(column >= 0)
-    if not len(took):
-        return sure
-    cost = counts.cost(columns)
-    sure[took] = Attribution(column, cost).confidence[took]
-    own = cost[took, column[took]]
-    without = cost[column < 0][:, column[took]]
-    owners = np.exp(np.clip((own - without) / 2, -RATIO_BOUND, RATIO_BOUND)).sum(axis=0)
-    free = np.setdiff1d(np.arange(len(columns)), column[took])
-    rows = EVIDENCE_PER_ROW * (np.log2(support[free])[None, :] - np.log2(support[column[took]])[:, None])
-    rivals = own[:, None] - cost[np.ix_(took, free)] + rows
-    owners += np.exp(np.clip(rivals / 2, -RATIO_BOUND, RATIO_BOUND)).sum(axis=1)
-    # A union of the same counts is as likely as its counts are for a random column.
-    chance = counts.chance(columns[column[took]].mean(axis=1), took) * np.exp(
-        np.minimum(own / 2, RATIO_BOUND)
-    )
-    # One is added: that no stranger was seen does not mean that there can be none.
-    sure[took] /= (1 + owners) * (1 + (strangers[column[took]] + 1) * chance)
-    return sure
+        `unknown` (clients,) is the likelihood of a client's counts if it has a column that was not found,
+        and `doubt` (n,) the odds that a column is nobody's. Any number of clients may have to exchange
+        columns.
+        """
+        likelihood = np.exp(-np.minimum(self.cost / 2, RATIO_BOUND))
+        chance = pair_marginals(self.client, self.column, likelihood, unknown, doubt)
+        sure = np.zeros(self.clients)
+        own = column[self.client] == self.column
+        sure[self.client[own]] = chance[own]
+        table = csr_matrix((likelihood, (self.client, self.column)), shape=(self.clients, self.columns))
+        return np.minimum(sure, without_exchange(table, column))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.counts.windows import Windows
-from attacks.disaggregation.sparse.atoms import union_of_parts
+from attacks.disaggregation.sparse.unions import union_of_parts
 
 MOST_UNIONS = 400
 """Unions that are compared in pairs, those with the fewest rounds first."""
@@ -26,6 +26,14 @@ class Peeled:
     client: NDArray[np.intp]
     support: NDArray[np.int64]
     tried: int
+
+    @property
+    def doubt(self) -> NDArray[np.float64]:
+        """(n,) the odds that a column is nobody's: every bound that was tried could have had the counts.
+
+        Each union that holds the column speaks for it.
+        """
+        return self.tried / np.maximum(self.support, 1)
 
 
 def peeled(

@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from attacks.disaggregation import disaggregate
 from attacks.disaggregation.recovery import Outcome
-from attacks.disaggregation.sparse.atoms import are_atoms, union_of_parts
 from attacks.disaggregation.sparse.authors import authorship
+from attacks.disaggregation.sparse.holders import Holders
+from attacks.disaggregation.sparse.matching import pair_marginals, without_exchange
 from attacks.disaggregation.sparse.peeling import peeled
 from attacks.disaggregation.sparse.traces import Traces, find_traces
+from attacks.disaggregation.sparse.unions import union_of_parts
 from tests.helpers.planted import planted
 from tests.helpers.words import planted_words
 
@@ -72,18 +75,18 @@ def test_rows_of_updates_are_those_of_the_authors():
     assert (moved == case.typed)[:, few].mean() > 0.99
 
 
-def test_a_union_is_no_atom():
+def test_a_union_is_explained_by_its_parts():
     patterns = np.array([[1, 0, 0, 1], [0, 1, 0, 0], [1, 1, 0, 1], [1, 1, 1, 0]], dtype=bool)
-    assert are_atoms(patterns, np.arange(4)).tolist() == [True, True, False, True]
+    np.testing.assert_array_equal(union_of_parts(patterns[2:3], patterns), patterns[2:3])
     np.testing.assert_array_equal(union_of_parts(patterns[3:], patterns), [[0, 1, 0, 0]])
 
 
 def test_a_needed_author_is_certain_and_a_contradicted_one_impossible():
     columns = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=bool)
     traces = Traces.of(np.array([[1, 1, 1, 0]], dtype=bool))
-    found = authorship(traces, columns)
+    found = authorship(traces, columns).toarray()
     assert found[0].tolist() == [1.0, 1.0, 0.0]
-    assert (authorship(traces, columns, missing=3)[0] < 1).all()
+    assert (authorship(traces, columns, missing=3).toarray()[0] < 1).all()
 
 
 def test_a_client_without_a_row_of_its_own_is_peeled_out():
@@ -95,3 +98,37 @@ def test_a_client_without_a_row_of_its_own_is_peeled_out():
     overlap = (P[0] & P[1]).any()
     assert overlap or (found.columns == P[1]).all(axis=1).any()
     assert all(case.problem.windows.of(np.array([1])).meet(c[None].astype(np.uint8)) for c in found.columns)
+
+
+def test_rows_of_one_client_have_its_column_in_common():
+    """Three rows of client 0, each with another author: nobody has a row of its own."""
+    rng = np.random.default_rng(0)
+    P = rng.random((4, 200)) < 0.05
+    holders = Holders(P[:1] | P[1:], np.ones(3, dtype=np.int64))
+    np.testing.assert_array_equal(holders.in_common(np.flatnonzero(P[0])), P[0])
+    with_one_more = P[0] | (np.arange(200) == np.flatnonzero(~P.any(axis=0))[0])
+    np.testing.assert_array_equal(holders.in_common(np.flatnonzero(with_one_more)), P[0])
+
+
+def test_matchings_have_the_marginals_of_an_enumeration():
+    """A chain: client 0 may have column 0, client 1 either. Everything may stay alone, with weight .5."""
+    left, right, weight = np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([3.0, 2.0, 5.0])
+    total = 0.5**4 + 0.25 * weight.sum() + weight[0] * weight[2]
+    true = np.array([0.25 * 3 + 15, 0.25 * 2, 0.25 * 5 + 15]) / total
+    np.testing.assert_allclose(
+        pair_marginals(left, right, weight, np.full(2, 0.5), np.full(2, 0.5)), true, rtol=1e-3
+    )
+    both = csr_matrix(np.array([[3.0, 1.0], [2.0, 5.0]]))
+    np.testing.assert_allclose(without_exchange(both, np.array([0, 1])), 15 / 17)
+
+
+def test_confidence_is_what_it_says_if_a_third_is_lost():
+    claimed, right = 0.0, 0
+    for seed in range(3):
+        case = planted_words(20 + seed, clients=60, rounds=120, words=1500, rate=0.1, window=10, lost=0.33)
+        recovery = solve(case.problem)
+        resolved = recovery.outcome != Outcome.UNRESOLVED
+        claimed += recovery.confidence[resolved].sum()
+        right += int(exact(recovery, case)[resolved].sum())
+    assert right > 30
+    assert abs(claimed - right) < 3 * np.sqrt(right)

@@ -1,8 +1,4 @@
-"""Patterns that are no union of smaller patterns: the columns of single clients.
-
-Rows of different authors show unions of columns. If every client has a row of its own, the patterns that are
-no union of others are exactly the clients' columns.
-"""
+"""Which part of a pattern other patterns explain: rows of several authors show unions of columns."""
 
 from __future__ import annotations
 
@@ -38,9 +34,3 @@ def union_of_parts(
         )
         union[start : start + step] = (chosen @ small).toarray() > 0
     return union
-
-
-def are_atoms(patterns: NDArray[np.bool_], chosen: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """(chosen,) whether a pattern is more than the union of the smaller `patterns` (n, rounds) inside it."""
-    wholes = patterns[chosen]
-    return np.asarray((union_of_parts(wholes, patterns) != wholes).any(axis=1))
