@@ -7,26 +7,32 @@ updated, with its own counts. Trainings are kept in `--keep` and not repeated. E
 share of the participations found: by guessing in proportion to the counts, by the solver, and at best (the
 ceiling of `scenarios.run.ceiling`). Then the precision of the solver's ones, the exactly right columns, those
 right up to an exchange of names, the columns with a confidence above .9, how many of these are right, and the
-solver's CPU seconds.
+solver's CPU seconds. Last, the share of the participations that somebody finds who is told all columns, but
+not whose they are, and names them by the counts. The ceiling is told everybody else's name, so where counts
+are noisy it lies above this.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attacks.disaggregation import disaggregate
+from analytics.report import ParticipationReport
+from attacks.disaggregation import DisaggregationProblem, disaggregate
+from attacks.disaggregation.columns.attribution import attribute
 from attacks.disaggregation.recovery import Outcome
 from attacks.view import AttackerView
 from fedsim.trusted.truth import Truth
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import Inline
 from scenarios.run.runner import publish, train_run
-from scenarios.run.scenario import find_scenario, load_scenario
+from scenarios.run.scenario import Scenario, find_scenario, load_scenario
 from scenarios.run.scoring import named, score_disaggregation
 from scenarios.run.world import World
 
@@ -68,13 +74,26 @@ SURE = 0.9
 def trained(cell: str, seed: int, data: Path, folder: Path) -> RunDirectory:
     """Train a cell without attacking it; leave transcript, counts and truth."""
     directory = RunDirectory(folder / f"{cell}-{seed}")
-    if not directory.counts.exists():
-        settings = (*CELLS[cell], f"data.path={data}", f"seed={seed}")
-        scenario = load_scenario(find_scenario("cifar10_fedavg"), settings)
+    settings = (*CELLS[cell], f"data.path={data}", f"seed={seed}")
+    scenario = load_scenario(find_scenario("cifar10_fedavg"), settings)
+    if directory.counts.exists():
+        _check_kept(directory, scenario)
+    else:
         directory = RunDirectory.create(directory.path, replace=True)
         train_run(World.prepare(scenario), directory, engine=Inline(workers=1))
         publish(scenario, directory)
     return directory
+
+
+def _check_kept(directory: RunDirectory, scenario: Scenario) -> None:
+    """A kept training must be of this cell: devices counted in its windows, whatever was published later."""
+    kept = load_scenario(directory.scenario)
+    for name in ("seed", "clients", "federation", "defences"):
+        if getattr(kept, name) != getattr(scenario, name):
+            sys.exit(f"{directory.path}: was trained with other settings under {name}: remove it")
+    counts, window = ParticipationReport.read_csv(directory.counts), scenario.analytics.window
+    if scenario.analytics.publishes_counts and (counts.stop - counts.start).max(initial=0) != window:
+        sys.exit(f"{directory.counts}: has no counts over {window} rounds: remove it")
 
 
 def measure(cell: str, seed: int, solver: str, directory: RunDirectory) -> str:
@@ -90,9 +109,24 @@ def measure(cell: str, seed: int, solver: str, directory: RunDirectory) -> str:
     sure = (recovery.outcome != Outcome.UNRESOLVED) & (recovery.confidence > SURE)
     ones = (score.baselines.counts_only_ones_found, score.ones_found, score.ceiling.ones_found)
     figures = (*ones, score.ones_precision, score.exact_fraction, score.exact_up_to_names)
-    shares = " ".join("     –" if figure is None else f"{figure:6.3f}" for figure in figures)
+    shares = " ".join(_share(figure) for figure in figures)
     columns = f"{sure.sum():5} {(right & sure).sum():5}"
-    return f"{cell:14} {seed:5} {shares} {columns} {seconds:6.0f}  {recovery.solver}"
+    by_counts = _share(named_by_counts(view.problem(), truth.participation))
+    return f"{cell:14} {seed:5} {shares} {columns} {seconds:6.0f} {by_counts}  {recovery.solver}"
+
+
+def _share(figure: float | None) -> str:
+    return "     –" if figure is None else f"{figure:6.3f}"
+
+
+def named_by_counts(problem: DisaggregationProblem, participation: NDArray[np.uint8]) -> float | None:
+    """Share of the ones right if true columns (rounds, clients) get the names that fit the counts best."""
+    if problem.counts is None:
+        return None
+    columns = participation.T[problem.clients.astype(np.int64)]
+    whose = attribute(problem.windows, columns).column
+    right = np.where((whose >= 0)[:, None], columns[whose], 0) & columns
+    return float(right.sum() / columns.sum())
 
 
 def main() -> None:
@@ -106,7 +140,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     print(
-        "cell            seed  guess attack ceiling prec.  exact  names  sure right  cpu s  solver",
+        "cell            seed  guess attack ceiling prec.  exact  names  sure right  cpu s  named  solver",
         flush=True,
     )
     with tempfile.TemporaryDirectory() as temporary:

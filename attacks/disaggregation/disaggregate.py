@@ -74,7 +74,7 @@ def _rows(instance: Instance, columns: Columns, updates: NDArray[np.float32]) ->
         return None
     taking_part = np.where(resolved, columns.participation == 1, False)
     missing = max(0, instance.subspace.num_clients - int(resolved.sum()))
-    authors = authorship(instance.traces, taking_part, missing=missing)
+    authors = authorship(instance.traces, taking_part, missing=missing).toarray()
     write_rows(updates, instance.problem.aggregates, instance.traces, taking_part, authors)
     return np.ascontiguousarray(authors[instance.traces.pattern_of].T)
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation import NotFiniteError, ProblemError
+from attacks.disaggregation.noise.stretches import compile_stretches
 from attacks.process.channel import Channel, Kind, packed
 from attacks.process.requests import Request, Session
 from fedsim.core.confinement import confine
@@ -52,6 +53,8 @@ def main(descriptor: int) -> None:
     if message is None:
         return
     start: Start = pickle.loads(message.payload)
+    # Confined, it could not keep what it compiles, and would compile it in every run.
+    compile_stretches()
     confinement = confine(listable=start.listable, readable=start.readable, writable=start.writable)
     for module in start.modules:
         importlib.import_module(module)

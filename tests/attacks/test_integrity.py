@@ -53,6 +53,7 @@ INFERENCE = {
     "label_inference": "{ name = 'label_inference' }",
     "property_inference": "{ name = 'property_inference', property = 'warm', updates = 2 }",
     "words": "{ name = 'words' }",
+    "sentences": "{ name = 'sentences', targets = 3 }",
 }
 
 
@@ -124,7 +125,9 @@ def run_with_texts(tmp_path_factory):
 @pytest.mark.parametrize("attack", INFERENCE)
 def test_changing_the_truth_changes_no_guess_from_recovered_updates(attack, request, tmp_path):
     """Guesses from recovered updates stay the same; those of the oracle's column do not."""
-    run = request.getfixturevalue("run_with_texts" if attack == "words" else "run_with_a_property")
+    run = request.getfixturevalue(
+        "run_with_texts" if attack in ("words", "sentences") else "run_with_a_property"
+    )
     shutil.copytree(run.path, tmp_path / "run")
     as_it_was = RunDirectory.open(tmp_path / "run")
     opposite = beside_an_opposite_truth(run, tmp_path / "opposite")

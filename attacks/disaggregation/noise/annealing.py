@@ -10,6 +10,7 @@ could move.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.noise.gibbs import flip_entries, swap_tails
+from attacks.disaggregation.noise.gibbs_stretches import swap_stretches
+from attacks.disaggregation.noise.leave_one_out import LeaveOneOut
 from attacks.disaggregation.noise.round_model import RoundModel
 
 COUNT_ERROR = 1.0
@@ -27,18 +30,24 @@ LEAST_PRIOR = 1e-3
 """Least prior probability of either value of an entry."""
 FIRST_COORDINATES = 30.0
 """Coordinates at the start, where everything moves."""
-HOT, COLD, FROZEN = 0.7, 0.03, 0.002
+HOT, COLD, FROZEN = 0.7, 0.003, 0.002
 """Share of the participations that change in a sweep: above HOT nothing takes shape, and below COLD hardly
 anything is left to find, so cooling is faster there. Below FROZEN it ends."""
-FAST_COOLING = 1.02
-"""Factor of the coordinates from sweep to sweep in the hot and in the cold phase."""
+HOT_COOLING, COLD_COOLING = 1.04, 1.02
+"""Factors of the coordinates from sweep to sweep in the hot and in the cold phase."""
 MOST_COORDINATES = 1e5
 """Coordinates at which the annealing ends in any case."""
+SHAPELESS = 1.2
+"""The same share above which no column has begun to take shape: exchanges would be wasted."""
+SWEEPS_PER_EXCHANGE = 5
+"""Sweeps after which all pairs of clients are offered an exchange of any stretch."""
 SWEEPS_PER_FIT = 10
 """Sweeps after which names, scales and noise are fitted again and both inverses are computed anew: rounding
 errors add up over the updates in place."""
 
 
+LEAST_NOISE, MOST_NOISE = 0.02, 1.4
+"""Bounds of a round's noise relative to that of the given model."""
 STEPS_PER_FIT = 4
 """Steps of each fit: the matrix changes while it goes on."""
 
@@ -72,7 +81,9 @@ def annealed(
         sweeps += 1
         if moved < FROZEN:
             break
-        coordinates *= cooling if COLD < moved < HOT else FAST_COOLING
+        coordinates *= HOT_COOLING if moved >= HOT else cooling if moved > COLD else COLD_COOLING
+        if sweeps % SWEEPS_PER_EXCHANGE == 0 and moved < SHAPELESS:
+            chain.exchange(coordinates, rng)
         if sweeps % SWEEPS_PER_FIT == 0:
             chain.fit()
     chain.fit()
@@ -90,18 +101,19 @@ class _Chain:
         self._count = np.concatenate((windows.count, nothing), axis=1)
         self._sd = np.maximum(np.concatenate((windows.sd, nothing), axis=1), COUNT_ERROR)
         prior = np.clip(evidence.prior.mean(), LEAST_PRIOR, 1 - LEAST_PRIOR)
-        self._odds = np.full(P.shape, np.log(prior / (1 - prior)))
+        odds = np.full(P.shape, np.log(prior / (1 - prior)))
+        self._counts = self._window, self._count, self._sd, odds
         # Without known sizes the common mean has the expected ones: they stay when participations move.
         known_sizes = evidence.cohort_sizes is not None
         self._sizes = evidence.cohort_sizes if known_sizes else evidence.prior.sum(axis=0)
         self._cohort_precision = 1 / COHORT_VARIANCE if known_sizes else 0.0
+        self._noise_bounds = LEAST_NOISE * model.noise, MOST_NOISE * model.noise
         self._pairs = np.stack(np.triu_indices(clients, 1), axis=1).astype(np.int64)
         self._prepare()
 
     def sweep(self, coordinates: float, rng: np.random.Generator) -> float:
         """Visit every entry and every pair once; return the share of the participations that changed."""
-        counts = (self._window, self._count, self._sd, self._odds)
-        energy = float(self.model.scales.client)
+        energy, counts = float(self.model.scales.client), self._counts
         flips = flip_entries(
             self.P,
             self._W,
@@ -115,15 +127,27 @@ class _Chain:
             rng.permutation(len(self.P)),
             rng.random(self.P.shape),
         )
-        pairs = self._pairs[rng.permutation(len(self._pairs))]
-        uniform = rng.random(len(pairs))
-        swap_tails(self.P, self._W, self._H, self._position, energy, *counts, coordinates, pairs, uniform)
+        self._swap(swap_tails, coordinates, rng)
         return float(flips / max(self.P.sum(dtype=np.int64), 1))
+
+    def exchange(self, coordinates: float, rng: np.random.Generator) -> int:
+        """Visit every pair once, and let it exchange any stretch; return the number of exchanges."""
+        return self._swap(swap_stretches, coordinates, rng)
+
+    def _swap(self, swap: Callable[..., int], coordinates: float, rng: np.random.Generator) -> int:
+        pairs = self._pairs[rng.permutation(len(self._pairs))]
+        energy, uniform = float(self.model.scales.client), rng.random(len(pairs))
+        state = self.P, self._W, self._H, self._position, energy
+        return swap(*state, *self._counts, coordinates, pairs, uniform)
 
     def fit(self) -> None:
         """Give columns the names that fit the counts best, and fit scales and noise to P."""
         self._name()
         self.model = self._given().refined(steps=STEPS_PER_FIT)
+        # Each round has its own noise. The square root never lowers the likelihood, as for the energies.
+        others = LeaveOneOut(self.model)
+        noise = self.model.noise * np.sqrt(others.residual / others.variance)
+        self.model = replace(self.model, noise=np.clip(noise, *self._noise_bounds))
         self._prepare()
 
     def _name(self) -> None:

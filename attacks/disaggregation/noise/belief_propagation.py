@@ -48,6 +48,8 @@ MOVING_DRIFT = 1.0
 """Total drift from which an attempt with a moving model starts."""
 FIRST_FIT = 2
 """Iterations before the scales of updates and noise are fitted; until then beliefs come from counts alone."""
+FITS_ONE_IN = 4
+"""Iterations per fit once the noise has cooled down: scales hardly change then."""
 NOISE_COOLING = 6
 """Iterations in which the assumed noise may fall by a factor e, so that evidence gains weight slowly."""
 BELIEF_TOLERANCE = 5e-3
@@ -106,19 +108,21 @@ class BeliefPropagation:
         windows = problem.windows
         self.open_, self.iterations, self.damping = open_, iterations, damping
         self.rounds, self.clients = windows.rounds, windows.clients
-        rates = windows.expected()
-        self.prior = rates.T
-        self.known_zero = (windows.known() == 0).T
-        self.zeros_known = enough_zeros(self.known_zero)
-        self.trust = TRUST if self.zeros_known else TRUST_WITHOUT_ZEROS
-        self.entries = problem.dim
-        self.posterior = WindowPosterior(windows, np.clip(rates, 1e-3, 1 - 1e-3))
         everyone = problem.num_clients in (None, self.clients)
         self.cohort_sizes = (
             np.asarray(problem.cohort_sizes, dtype=np.float64)
             if problem.cohort_sizes is not None and everyone
             else None
         )
+        rates = windows.expected()
+        if self.cohort_sizes is not None and not problem.has_counts:
+            rates = np.broadcast_to(self.cohort_sizes / self.clients, rates.shape)
+        self.prior = rates.T
+        self.known_zero = (windows.known() == 0).T
+        self.zeros_known = enough_zeros(self.known_zero)
+        self.trust = TRUST if self.zeros_known else TRUST_WITHOUT_ZEROS
+        self.entries = problem.dim
+        self.posterior = WindowPosterior(windows, np.clip(rates, 1e-3, 1 - 1e-3))
         self._problem = problem
         self._levelled: dict[bool, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
@@ -242,7 +246,7 @@ class BeliefPropagation:
         """One exchange of messages between aggregates and counts."""
         observations, model = state.observations, self.model(state)
         relative_energy = state.relative_energy
-        if state.iteration >= FIRST_FIT:
+        if FIRST_FIT <= state.iteration < 2 * NOISE_COOLING or state.iteration % FITS_ONE_IN == 0:
             model = model.fitted()
         others = LeaveOneOut(model)
         if state.iteration >= FIRST_FIT:

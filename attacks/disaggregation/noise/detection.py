@@ -7,7 +7,7 @@ not white noise. A known cohort size is one more measurement of δ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,11 @@ SINGLE_AMPLIFICATION = 1e4
 """Largest amplification of a variance tolerated in float32; above it the round is solved in float64."""
 INVERSE_COLUMNS = 128
 """Columns of a triangular inverse computed at a time: LAPACK's own triangular inverse is slower."""
+MOST_TOGETHER = 16
+"""Most rounds prepared together: more would not fit into the cache."""
 
-SINGLE = blas.sgemm, blas.strsm, blas.strsv, lapack.spotrf
-DOUBLE = blas.dgemm, blas.dtrsm, blas.dtrsv, lapack.dpotrf
+SINGLE = blas.strsm, lapack.spotrf
+DOUBLE = blas.dtrsm, lapack.dpotrf
 
 
 def detect(
@@ -51,121 +53,131 @@ def detect(
     w, ones = weight[:, None], np.ones_like(signal)
     left = np.stack((-w * among.left, -w * among.right, cohort * ones), axis=2)
     right = np.stack((among.right, among.left, ones), axis=2)
-    shift, variance = np.empty_like(signal), np.empty_like(signal)
-    common: _Common | None = None
-    for r, V in enumerate(prior):
-        unknown = V > KNOWN_VARIANCE
-        if common is None or among.including(r) is not common.exact or (unknown != common.unknown).any():
-            common = _Common.of(among.including(r), unknown)
-        Q, Qy = _marginal(common, _Round(weight[r], left[r], right[r], diagonal[r], signal[r], V))
-        shift[r], variance[r] = Qy / Q, 1 / Q - V
-    return shift, variance
+    given = _Rounds(weight, left, right, diagonal, signal, prior)
+    unknown = prior > KNOWN_VARIANCE
+    Q, Qy = np.empty_like(signal), np.empty_like(signal)
+    top = 0
+    while top < len(prior):
+        # Rounds of one window have the same unknown clients, and share their preparation.
+        alike = (unknown[top : top + MOST_TOGETHER] == unknown[top]).all(axis=1)
+        rounds = slice(top, top + (len(alike) if alike.all() else int(alike.argmin())))
+        Q[rounds], Qy[rounds] = _marginals(among.including(rounds), unknown[top], given.of(rounds))
+        top = rounds.stop
+    return Qy / Q, 1 / Q - prior
 
 
 @dataclass(frozen=True, eq=False)
-class _Round:
-    """J = weight · (products from all rounds) + left (n, 3) rightᵀ, its `diagonal`, and j and V (n,)."""
+class _Rounds:
+    """J = `weight` (b,) · (products from all rounds) + `left` (b, n, 3) `right`ᵀ of b rounds.
 
-    weight: float
+    `diagonal` (b, n) is that of J; `signal` j and `prior` V are (b, n).
+    """
+
+    weight: NDArray[np.float64]
     left: NDArray[np.float64]
     right: NDArray[np.float64]
     diagonal: NDArray[np.float64]
     signal: NDArray[np.float64]
     prior: NDArray[np.float64]
 
-    def sorted(self, order: NDArray[np.intp]) -> _Round:
-        left, right, diagonal = self.left[order], self.right[order], self.diagonal[order]
-        return _Round(self.weight, left, right, diagonal, self.signal[order], self.prior[order])
+    def of(self, rounds: slice) -> _Rounds:
+        return _Rounds(*(getattr(self, field.name)[rounds] for field in fields(self)))
 
-    def positive(self, products: NDArray[np.float64]) -> _Round:
-        """The round with the nearest positive semidefinite J, all of it in `left` and `right`.
+    def sorted(self, order: NDArray[np.intp]) -> _Rounds:
+        by_client = (self.left, self.right, self.diagonal, self.signal, self.prior)
+        return _Rounds(self.weight, *(array.take(order, axis=1) for array in by_client))
+
+    def positive(self, products: NDArray[np.float64]) -> _Rounds:
+        """The rounds with the nearest positive semidefinite J, all of it in `left` and `right`.
 
         J itself is one, but for rounding: where clients always take part together, leaving the round out
         cancels nearly all of some products.
         """
-        J = self.weight * products + self.left @ self.right.T
-        values, vectors = np.linalg.eigh((J + J.T) / 2)
-        scaled = vectors * np.maximum(values, 0)
-        return _Round(0.0, scaled, vectors, np.einsum("ki,ki->k", scaled, vectors), self.signal, self.prior)
+        J = self.weight[:, None, None] * products + self.left @ self.right.swapaxes(1, 2)
+        values, vectors = np.linalg.eigh((J + J.swapaxes(1, 2)) / 2)
+        scaled = vectors * np.maximum(values, 0)[:, None, :]
+        diagonal = np.einsum("bki,bki->bk", scaled, vectors)
+        nothing = np.zeros_like(self.weight)
+        return _Rounds(nothing, scaled, vectors, diagonal, self.signal, self.prior)
 
 
-@dataclass(frozen=True, eq=False)
-class _Common:
-    """The matrices that all rounds with the same k `unknown` (n,) clients share.
+def _marginals(
+    products: NDArray[np.float64], unknown: NDArray[np.bool_], own: _Rounds
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Q_kk (b, n) and (Qy)_k (b, n) of b rounds with the same k `unknown` (n,) clients.
 
-    `order` (n,): the clients, unknown ones first. `exact` (n, n): products of updates in the clients' own
-    order. `single` (n, k): the same in `order`, of all clients with the unknown ones.
+    `products` (b, n, n), or (n, n) for all of them, are those from all rounds.
     """
-
-    unknown: NDArray[np.bool_]
-    order: NDArray[np.intp]
-    exact: NDArray[np.float64]
-    single: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, exact: NDArray[np.float64], unknown: NDArray[np.bool_]) -> _Common:
-        order = np.argsort(~unknown, kind="stable")
-        single = exact.astype(np.float32).take(order, axis=0).take(order[: unknown.sum()], axis=1)
-        return cls(unknown, order, exact, single)
-
-    def double(self) -> NDArray[np.float64]:
-        """`single` in double precision."""
-        return self.exact.take(self.order, axis=0).take(self.order[: self.single.shape[1]], axis=1)
-
-
-def _marginal(common: _Common, own: _Round) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Q_kk (n,) and (Qy)_k (n,) of one round."""
-    if not common.unknown.any():
+    if not unknown.any():
         return np.maximum(own.diagonal, np.finfo(np.float64).tiny), own.signal
-    given = own.sorted(common.order)
-    amplification, *solution = _solve(common.single, given)
-    if not amplification <= SINGLE_AMPLIFICATION:
-        amplification, *solution = _solve(common.double(), given)
-    if np.isnan(amplification):
-        own = own.positive(common.exact)
-        _, *solution = _solve(common.double(), own.sorted(common.order))
-    Q, Qy = np.empty_like(own.signal), np.empty_like(own.signal)
-    Q[common.order], Qy[common.order] = solution
+    order = np.argsort(~unknown, kind="stable")
+    first = order[: unknown.sum()]
+    single = products.astype(np.float32).take(order, axis=-2).take(first, axis=-1)
+    amplification, Q, Qy = _solve(single, own.sorted(order))
+    diagonal = own.diagonal.copy()
+    for r in np.flatnonzero(~(amplification <= SINGLE_AMPLIFICATION)):
+        alone, exact = own.of(slice(r, r + 1)), products if products.ndim == 2 else products[r]
+        double = exact.take(order, axis=0).take(first, axis=1)
+        [still], Q[r : r + 1], Qy[r : r + 1] = _solve(double, alone.sorted(order))
+        if np.isnan(still):
+            alone = alone.positive(exact)
+            diagonal[r] = alone.diagonal
+            _, Q[r : r + 1], Qy[r : r + 1] = _solve(double, alone.sorted(order))
+    back = np.argsort(order)
     # Despite rounding, a precision is positive and at most what it would be if all others were known.
-    least = np.finfo(np.float64).eps * own.diagonal + np.finfo(np.float64).tiny
-    return np.clip(Q, least, np.maximum(own.diagonal, least)), Qy
+    least = np.finfo(np.float64).eps * diagonal + np.finfo(np.float64).tiny
+    return np.clip(Q[:, back], least, np.maximum(diagonal, least)), Qy[:, back]
 
 
-def _solve(products: NDArray[Any], own: _Round) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """The largest amplification of a variance (NaN if J is not positive), Q_kk and (Qy)_k; unknown first.
+def _solve(
+    products: NDArray[Any], own: _Rounds
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The largest amplification of a variance (b,), Q_kk and (Qy)_k (b, n each); unknown clients come first.
 
     With B = V^½ J of the unknown clients only, and I + B V^½ = L Lᵀ, Q is J − Bᵀ(L Lᵀ)⁻¹B and Qy is
     j − Bᵀ(L Lᵀ)⁻¹V^½j. Among the unknown clients Q is also V^-½ (I − (L Lᵀ)⁻¹) V^-½, whose diagonal takes a
-    third of the work, and Qy is V^-½ (L Lᵀ)⁻¹ V^½j.
+    third of the work, and Qy is V^-½ (L Lᵀ)⁻¹ V^½j. The amplification is NaN if J is not positive.
     """
-    dtype, k = products.dtype, products.shape[1]
+    dtype, k = products.dtype, products.shape[-1]
     V, j, diagonal = own.prior, own.signal, own.diagonal
-    gemm, trsm, trsv, potrf = SINGLE if dtype == np.float32 else DOUBLE
-    sd = np.sqrt(V[:k])
-    rows = np.concatenate((sd, np.ones(len(V) - k)))[:, None]
-    matrix = products * (own.weight * sd).astype(dtype)
-    matrix *= rows.astype(dtype)
-    # The transpose has the memory order of LAPACK, and so have its first k columns and the rest: no copies.
-    pairs = (own.right[:k] * sd[:, None]).astype(dtype), (own.left * rows).astype(dtype)
-    B = gemm(1, *pairs, beta=1, c=matrix.T, trans_b=1, overwrite_c=1)
-    square, beside = B[:, :k], B[:, k:]
+    b, n = V.shape
+    trsm, potrf = SINGLE if dtype == np.float32 else DOUBLE
+    sd = np.sqrt(V[:, :k])
+    rows = np.concatenate((sd, np.ones((b, n - k))), axis=1)
+    matrix = np.empty((b, n + 1, k), dtype)
+    np.multiply(products, (own.weight[:, None] * sd).astype(dtype)[:, None], out=matrix[:, :n])
+    matrix[:, :n] *= rows[..., None].astype(dtype)
+    pairs = (own.left * rows[..., None]).astype(dtype), (own.right[:, :k] * sd[..., None]).astype(dtype)
+    matrix[:, :n] += pairs[0] @ pairs[1].swapaxes(1, 2)
+    matrix[:, n] = sd * j[:, :k]
     # Without this round, next to nothing may be left of a rare client: the difference needs double precision.
-    square_diagonal = 1 + diagonal[:k] * V[:k]
-    square[np.diag_indices(k)] = square_diagonal
-    L, not_positive = potrf(square, lower=1, overwrite_a=1)
-    if not_positive:
-        return np.nan, diagonal, j
-    signal = trsv(L, (sd * j[:k]).astype(dtype), lower=1)
-    known = trsm(1, L, beside, lower=1, overwrite_b=1) if k < len(V) else beside
-    remaining = np.empty(k)
-    for first in range(0, k, INVERSE_COLUMNS):
-        units = np.eye(k - first, min(INVERSE_COLUMNS, k - first), dtype=dtype, order="F")
-        part = trsm(1, L[first:, first:], units, lower=1, overwrite_b=1)
-        remaining[first : first + INVERSE_COLUMNS] = np.einsum("ik,ik->k", part, part)
-    Q = np.concatenate(((1 - remaining) / V[:k], diagonal[k:] - np.einsum("ik,ik->k", known, known)))
-    Qy = np.concatenate((trsv(L, signal, lower=1, trans=1) / sd, j[k:] - known.T @ signal))
-    smallest = np.append(1 / (remaining * square_diagonal), _ratio(Q[k:], diagonal[k:])).min()
-    return 1 / smallest if smallest > 0 else np.inf, Q, Qy
+    square_diagonal = 1 + diagonal[:, :k] * V[:, :k]
+    matrix[:, np.arange(k), np.arange(k)] = square_diagonal
+    units = np.eye(k, min(k, INVERSE_COLUMNS), dtype=dtype, order="F")
+    remaining, Qy, explained = np.empty((b, k)), j.copy(), np.empty((b, n - k))
+    indefinite = np.zeros(b, dtype=np.bool_)
+    for r in range(b):
+        # The transpose has the memory order of LAPACK, and so have its first k columns and the rest.
+        B = matrix[r].T
+        L, not_positive = potrf(B[:, :k], lower=1, overwrite_a=1)
+        if not_positive:
+            indefinite[r], remaining[r], explained[r] = True, 1.0, 0.0
+            continue
+        beside = trsm(1, L, B[:, k:], lower=1, overwrite_b=1)
+        signal, known = beside[:, -1], beside[:, :-1]
+        explained[r] = np.einsum("ik,ik->k", known, known)
+        Qy[r, k:] -= signal @ known
+        for first in range(0, k, INVERSE_COLUMNS):
+            part = trsm(1, L[first:, first:], units[: k - first, : k - first], lower=1)
+            stop = min(first + INVERSE_COLUMNS, k)
+            remaining[r, first:stop] = np.einsum("ik,ik->k", part, part)
+            Qy[r, first:stop] = signal[first:] @ part
+    Qy[:, :k] /= sd
+    Q = np.concatenate(((1 - remaining) / V[:, :k], diagonal[:, k:] - explained), axis=1)
+    ratio = np.concatenate((1 / (remaining * square_diagonal), _ratio(Q[:, k:], diagonal[:, k:])), axis=1)
+    smallest = ratio.min(axis=1)
+    amplification = np.where(smallest > 0, 1 / np.where(smallest > 0, smallest, 1), np.inf)
+    return np.where(indefinite, np.nan, amplification), Q, Qy
 
 
 def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:

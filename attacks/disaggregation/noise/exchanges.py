@@ -20,6 +20,7 @@ changes by log det(1 + M UᵀΩ⁻¹U) − tr((1 + M UᵀΩ⁻¹U)⁻¹ M UᵀΩ
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,6 +39,10 @@ LEAST_ENERGY, MOST_ENERGY = 0.5, 2.0
 them."""
 STEPS_PER_PASS = 4
 """Steps of the fit of scales and noise after each pass."""
+PAIRS_TOGETHER = 64
+"""Pairs of clients judged together."""
+STRETCHES_TOGETHER = 256
+"""Stretches of a length judged together, so that they fit into the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,55 +77,93 @@ class Exchanges:
 
     def between(self, first: int, second: int) -> tuple[Exchange | None, float]:
         """The best exchange between two clients, if the counts leave one, and the log-odds of all of them."""
-        change = self._P[:, second] - self._P[:, first]
-        at = np.flatnonzero(change)
-        pair = [first, second]
-        window = np.ascontiguousarray(self._window[pair][:, at])
-        stretch, odds = stretches(change[at], window, self._tally[pair], self._count[pair], self._sd[pair])
-        if not len(stretch):
-            return None, -np.inf
-        gain = odds - 0.5 * self._coordinates * self._misfits(first, second, at, change[at], stretch)
-        best = int(gain.argmax())
-        rounds = at[slice(*stretch[best])]
-        return Exchange(first, second, rounds, float(gain[best])), float(np.logaddexp.reduce(gain))
+        return self.among([(first, second)])[0]
 
-    def _misfits(
-        self,
-        first: int,
-        second: int,
-        at: NDArray[np.intp],
-        change: NDArray[np.float64],
-        stretch: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
-        """(q,) change of the misfit for each `stretch` (q, 2): from one round `at` to before another."""
-        E1, E2 = self._energies[first], self._energies[second]
+    def among(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[Exchange | None, float]]:
+        """The same for many pairs of clients."""
+        found: list[tuple[Exchange | None, float]] = []
+        for top in range(0, len(pairs), PAIRS_TOGETHER):
+            candidates = [self._candidates(*pair) for pair in pairs[top : top + PAIRS_TOGETHER]]
+            misfits = _misfits([c for c in candidates if len(c.stretch)])
+            for c in candidates:
+                if not len(c.stretch):
+                    found.append((None, -np.inf))
+                    continue
+                gain = c.odds - 0.5 * self._coordinates * next(misfits)
+                best = int(gain.argmax())
+                rounds = c.at[slice(*c.stretch[best])]
+                exchange = Exchange(c.first, c.second, rounds, float(gain[best]))
+                found.append((exchange, float(np.logaddexp.reduce(gain))))
+        return found
+
+    def _candidates(self, first: int, second: int) -> _Candidates:
+        """The stretches that the counts leave to two clients, and what their misfits are made of."""
         p1, p2 = self._P[:, first], self._P[:, second]
-        near = np.flatnonzero((p1 > 0) | (p2 > 0))
-        v = change[:, None] * self._kernel[np.ix_(at, near)] * (E1 * p1 - E2 * p2)[near]
-        among = 0.5 * (E1 + E2) * np.outer(change, change) * self._kernel[np.ix_(at, at)]
-        misfit = np.empty(len(stretch))
-        length = stretch[:, 1] - stretch[:, 0]
-        products = [
-            (matrix[np.ix_(at, at)], matrix[np.ix_(at, near)] @ v.T, v @ matrix[np.ix_(near, near)] @ v.T)
-            for matrix in (self._inverse, self._energy)
-        ]
-        for n in np.unique(length):
-            chosen = length == n
-            place = stretch[chosen, :1] + np.arange(n)
-            rows, columns = place[:, :, None], place[:, None, :]
-            Q = among[rows, columns]
-            with_inverse, with_energy = (
-                _gram(ee[rows, columns], ev[rows, columns], vv[rows, columns], Q) for ee, ev, vv in products
-            )
+        difference = p2 - p1
+        at = np.flatnonzero(difference)
+        change, pair = difference[at], [first, second]
+        window = np.ascontiguousarray(self._window[pair][:, at])
+        stretch, odds = stretches(change, window, self._tally[pair], self._count[pair], self._sd[pair])
+        products = np.empty((7, len(at), len(at)))
+        if len(stretch):
+            E1, E2 = self._energies[first], self._energies[second]
+            near = np.flatnonzero((p1 > 0) | (p2 > 0))
+            rows = at[:, None]
+            v = change[:, None] * self._kernel[rows, near] * (E1 * p1 - E2 * p2)[near]
+            for i, matrix in enumerate((self._inverse, self._energy)):
+                products[3 * i] = matrix[rows, at]
+                products[3 * i + 1] = matrix[rows, near] @ v.T
+                products[3 * i + 2] = v @ matrix[near[:, None], near] @ v.T
+            products[6] = 0.5 * (E1 + E2) * np.outer(change, change) * self._kernel[rows, at]
+        return _Candidates(first, second, at, stretch, odds, products)
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidates:
+    """Stretches (q, 2) of two clients that differ in the m rounds `at`, and their `odds` (q,) by the counts.
+
+    A stretch goes from one round `at` to before another. `products` (7, m, m): of e with e, e with v and v
+    with v for Ω⁻¹, the same for Ω⁻¹KΩ⁻¹, and the part of v that only rounds of the stretch contribute.
+    """
+
+    first: int
+    second: int
+    at: NDArray[np.intp]
+    stretch: NDArray[np.int64]
+    odds: NDArray[np.float64]
+    products: NDArray[np.float64]
+
+
+def _misfits(candidates: Sequence[_Candidates]) -> Iterator[NDArray[np.float64]]:
+    """Of each pair (q,) the change of the misfit by each of its stretches; stretches of a length together."""
+    if not candidates:
+        return
+    widest = max(len(c.at) for c in candidates)
+    products = np.empty((7, len(candidates), widest, widest))
+    for i, c in enumerate(candidates):
+        products[:, i, : len(c.at), : len(c.at)] = c.products
+    sizes = [len(c.stretch) for c in candidates]
+    owner = np.repeat(np.arange(len(candidates)), sizes)
+    stretch = np.concatenate([c.stretch for c in candidates])
+    length = stretch[:, 1] - stretch[:, 0]
+    misfit = np.empty(len(stretch))
+    for n in np.unique(length):
+        chosen = np.flatnonzero(length == n)
+        for part in np.split(chosen, range(STRETCHES_TOGETHER, len(chosen), STRETCHES_TOGETHER)):
+            place = stretch[part, :1] + np.arange(n)
+            blocks = products[:, owner[part, None, None], place[:, :, None], place[:, None, :]]
+            ee, ev, vv, ee_energy, ev_energy, vv_energy, Q = blocks
+            with_inverse, with_energy = _gram(ee, ev, vv, Q), _gram(ee_energy, ev_energy, vv_energy, Q)
             # M exchanges the halves: M X is X with its upper and lower half exchanged.
             changed = np.eye(2 * n) + np.roll(with_inverse, n, axis=1)
             sign, log_determinant = np.linalg.slogdet(changed)
             explained = np.linalg.solve(changed, np.roll(with_energy, n, axis=1))
             change_of_misfit = log_determinant - np.trace(explained, axis1=1, axis2=2)
-            misfit[chosen] = np.where(sign > 0, change_of_misfit, np.inf)
-        # All rounds: two names are exchanged. The sums say nothing about names.
-        misfit[length == len(at)] = 0.0
-        return misfit
+            misfit[part] = np.where(sign > 0, change_of_misfit, np.inf)
+    # All rounds: two names are exchanged. The sums say nothing about names.
+    everything = np.repeat([len(c.at) for c in candidates], sizes)
+    misfit[length == everything] = 0.0
+    yield from np.split(misfit, np.cumsum(sizes)[:-1])
 
 
 def undone(
@@ -139,18 +182,18 @@ def undone(
     for left in reversed(range(PASSES)):
         model = model.given(P, cohort_sizes).refined(steps=STEPS_PER_PASS)
         exchanges = Exchanges(model, windows, model.independent_coordinates())
-        for first, second in pairs:
-            best[first, second], log_odds = exchanges.between(first, second)
+        for (first, second), (exchange, log_odds) in zip(pairs, exchanges.among(pairs), strict=True):
+            best[first, second] = exchange
             odds[first, second] = odds[second, first] = log_odds
         better = sorted((e for e in best.values() if e and e.gain > LEAST_GAIN), key=lambda e: -e.gain)
         if not better or not left:
             break
         busy: set[int] = set()
-        for exchange in better:
-            pair = np.array([exchange.first, exchange.second])
+        for made in better:
+            pair = np.array([made.first, made.second])
             if busy.isdisjoint(pair.tolist()):
                 busy.update(pair.tolist())
-                P[np.ix_(exchange.rounds, pair)] = P[np.ix_(exchange.rounds, pair[::-1])]
+                P[np.ix_(made.rounds, pair)] = P[np.ix_(made.rounds, pair[::-1])]
         # Nothing else has changed, but for a little of the scales.
         pairs = [pair for pair in best if not busy.isdisjoint(pair)]
     return P.T.astype(np.uint8), np.logaddexp.reduce(odds, axis=1)

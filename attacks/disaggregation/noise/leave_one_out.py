@@ -31,9 +31,9 @@ class Products:
         """The products among the first `n` columns."""
         return Products(self.from_all[..., :n, :n], self.left[:, :n], self.right[:, :n])
 
-    def including(self, r: int) -> NDArray[np.float64]:
-        """(c, c) the products with round r included; one and the same object if all rounds share it."""
-        return self.from_all if self.from_all.ndim == 2 else self.from_all[r]
+    def including(self, rounds: slice) -> NDArray[np.float64]:
+        """(b, c, c) the products with the rounds themselves included, or (c, c) if all rounds share them."""
+        return self.from_all if self.from_all.ndim == 2 else self.from_all[rounds]
 
     def diagonal(self) -> NDArray[np.float64]:
         """(b, c) the energy of each update."""

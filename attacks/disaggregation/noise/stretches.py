@@ -61,3 +61,9 @@ def stretches(
                 found[q, 0], found[q, 1], odds[q] = i, j + 1, total
                 q += 1
     return found[:q], odds[:q]
+
+
+def compile_stretches() -> None:
+    """Compile the loops, or load them from the disk, before anybody needs them."""
+    none, nobody = np.zeros(0), np.zeros((2, 1))
+    stretches(none, np.zeros((2, 0), dtype=np.intp), nobody, nobody, nobody)

@@ -10,7 +10,7 @@ from pydantic import NonNegativeFloat
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.proof.verdict import judge, resolved
 from attacks.disaggregation.recovery import Columns, Outcome
-from attacks.disaggregation.solvers.annealing import Annealing
+from attacks.disaggregation.solvers.annealing import MOST_SAMPLING, Annealing, sampling_work
 from attacks.disaggregation.solvers.blind import QUICK_REFLECTIONS, Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.message_passing import MessagePassing
@@ -29,9 +29,6 @@ BRIEF_PROJECTIONS = 1500
 ENOUGH_COMPLETE, ENOUGH_OTHERWISE = 0.5, 0.9
 """Expected share of right columns under noise from which no other method is tried: with complete and
 informative counts, and otherwise."""
-MOST_SAMPLING = 1.5e8
-"""Participations × rounds² up to which annealing is tried: 100 clients at a rate of .1 over 240 rounds, which
-takes a few minutes."""
 REPAIR_ONE_IN = 8
 """A mixed-integer program gets the columns left over if they are at most one in this many clients; with more
 the problem is hard for it too."""
@@ -92,7 +89,7 @@ class Auto(AbstractSolver):
         informative = _informative(instance)
         if not informative:
             attempts.reverse()
-        if not exact_sums and _sampling_work(instance) <= MOST_SAMPLING:
+        if not exact_sums and sampling_work(instance) <= MOST_SAMPLING:
             attempts.insert(1, Annealing().solve)
         worth = _resolved if exact_sums else _expected
         enough = 1.0 if exact_sums else ENOUGH_COMPLETE if complete and informative else ENOUGH_OTHERWISE
@@ -139,13 +136,6 @@ def _informative(instance: Instance) -> bool:
     lengths = np.broadcast_to(windows.lengths, windows.count.shape)[known]
     rate = float(np.clip(windows.count[known].sum() / lengths.sum(), 0, 1))
     return bool(INFORMATIVE_RATIO * (windows.sd[known] ** 2).sum() <= lengths.sum() * rate * (1 - rate))
-
-
-def _sampling_work(instance: Instance) -> float:
-    """Participations × rounds²: what a sweep takes in which all participations move."""
-    sizes = instance.problem.cohort_sizes
-    ones = float(instance.expected.sum() if sizes is None else np.sum(sizes))
-    return ones * instance.rounds**2
 
 
 def _resolved(columns: Columns) -> float:

@@ -3,7 +3,8 @@
 Without noise `reflections.random_starts` finds binary columns in the space. `columns.lattice` finds the
 others if there are not too many clients. `columns.generators` tells single clients' columns from sums of
 several. Under noise `noise.matched_filter` corrects the entries and gives their probabilities. If the noise
-is too strong to find binary columns one by one, `noise.ica` finds soft columns all together. The search never
+is too strong to find binary columns one by one, `noise.ica` finds soft columns all together. If updates
+drift, `noise.nameless` finds columns by annealing, with drift in its model. The search never
 uses a client's name; counts, if there are any, only say which column belongs to which client.
 """
 
@@ -24,9 +25,11 @@ from attacks.disaggregation.counts.lost_updates import with_losses_from
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.ica import LEVEL, independent_columns, one_level, split_in_two
 from attacks.disaggregation.noise.matched_filter import decode, from_distances
+from attacks.disaggregation.noise.nameless import nameless_columns
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.reflections.random_starts import SAME_COLUMN, ReflectionSearch
+from attacks.disaggregation.solvers.annealing import MOST_SAMPLING, Annealing, sampling_work
 from attacks.disaggregation.solvers.solver import AbstractSolver
 from attacks.disaggregation.space.gram import standardised_gram
 from attacks.disaggregation.space.gram_corrections import clipped, off_diagonal_space
@@ -88,12 +91,17 @@ class Blind(AbstractSolver):
 
     def solve(self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent) -> Columns:
         """A column and an outcome for every client; without counts, in no particular order."""
+        given = instance
         if instance.problem.counts is None:
             instance = _pseudonymous(instance)
         if not len(instance.searchable):
             return judge(instance, Candidates.none(instance), solver=self.name)
-        search = self._exact if instance.subspace.exact else self._noisy
-        return _with_doubtful_names(search(instance, rng, progress))
+        if instance.subspace.exact:
+            return _with_doubtful_names(self._exact(instance, rng, progress))
+        found = self._noisy(instance, rng, progress)
+        if given.problem.counts is None and given.problem.cohort_sizes is not None:
+            found = self._or_drifting(given, found, rng, progress)
+        return _with_doubtful_names(found)
 
     def _exact(self, instance: Instance, rng: np.random.Generator, progress: Progress) -> Columns:
         problem, subspace = instance.problem, instance.subspace
@@ -187,6 +195,28 @@ class Blind(AbstractSolver):
         sure = best.confidence[first]
         surest = np.argsort(-sure, kind="stable")
         return self._columns(instance, columns[surest], sure[surest], Outcome.LIKELY, HIDDEN)
+
+    def _or_drifting(
+        self, instance: Instance, found: Columns, rng: np.random.Generator, progress: Progress
+    ) -> Columns:
+        """What was `found`, or what a search finds that models drift, if that expects more right columns.
+
+        A model that moves blurs the spectrum, so that it shows fewer columns than a cohort has members.
+        """
+        problem, expected = instance.problem, float(found.confidence.sum())
+        largest = int(np.max(np.asarray(problem.cohort_sizes)))
+        enough = ENOUGH_COLUMNS * max(len(found.confidence), largest)
+        if expected >= enough or sampling_work(instance) > MOST_SAMPLING:
+            return found
+        annealing = Annealing()
+        columns, sure = nameless_columns(
+            problem, replicas=annealing.replicas, cooling=annealing.cooling, rng=rng, progress=progress
+        )
+        if sure.sum() <= expected or len(columns) < largest:
+            return found
+        nameless = replace(instance, problem=replace(problem, num_clients=len(columns)))
+        surest = np.argsort(-sure, kind="stable")
+        return self._columns(nameless, columns[surest], sure[surest], Outcome.LIKELY, HIDDEN)
 
     def _columns(
         self,

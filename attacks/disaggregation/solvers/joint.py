@@ -76,7 +76,11 @@ class JointSolver(AbstractSolver):
             columns, odds = undone(model, windows, passing.cohort_sizes)
             if not left or np.array_equal(columns, state.columns):
                 break
-            state = passing.repaired(passing.restarted(state, columns), most=self.repairs)
+            after = passing.repaired(passing.restarted(state, columns), most=self.repairs)
+            taken_back = np.array_equal(after.columns, state.columns)
+            state = after
+            if taken_back:
+                break
         same = (columns == state.columns).all(axis=1)
         return replace(state, confidence=np.where(same, state.confidence * expit(-odds), 0.0))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Literal
 
@@ -27,8 +26,9 @@ class MessagePassing(JointSolver):
 
     Eigenvalues of the Gram matrix that are `outliers` times as large as a typical large one belong to
     something that all clients share. The values of `outliers` are tried in turn, each with a fixed and with a
-    moving model, until nearly every column is found; the attempt that finds most is kept. If none finds that
-    many, a column on which good attempts differ loses confidence. Uses no randomness.
+    moving model, the more promising one first, until nearly every column is found; the attempt that finds
+    most is kept. If none finds that many, a column on which good attempts differ loses confidence. Uses no
+    randomness.
     """
 
     name: Literal["message_passing"] = "message_passing"
@@ -38,20 +38,26 @@ class MessagePassing(JointSolver):
         self, passing: BeliefPropagation, windows: Windows, *, rng: np.random.Generator, progress: Progress
     ) -> State:
         """The attempt, repaired, with the highest total confidence in the open clients."""
-        attempts = list(itertools.product(self.outliers, (False, True)))
         enough = ENOUGH_FOUND * passing.open_.sum()
         states: list[State] = []
-        for step, (times, moving) in enumerate(attempts):
-            progress(step, len(attempts))
-            state = passing.repaired(passing.run(passing.start(times, moving=moving)), most=self.repairs)
-            # Exchanges take long to undo, and a model taken as fixed leaves too many if it moves.
-            if moving or passing.found(state) >= enough:
-                state = self.settled(passing, windows, state)
-            if passing.found(state) >= enough:
-                progress(len(attempts), len(attempts))
-                return state
-            states.append(state)
-        progress(len(attempts), len(attempts))
+        for step, times in enumerate(self.outliers):
+            progress(step, len(self.outliers))
+            started: dict[bool, State] = {}
+            for moving in (False, True):
+                started[moving] = passing.run(passing.start(times, moving=moving))
+                if passing.found(started[moving]) >= enough:
+                    break
+            # Repairs take long: the more promising start comes first.
+            for moving in sorted(started, key=lambda moving: -passing.found(started[moving])):
+                state = passing.repaired(started[moving], most=self.repairs)
+                # Exchanges take long to undo, and a model taken as fixed leaves too many if it moves.
+                if moving or passing.found(state) >= enough:
+                    state = self.settled(passing, windows, state)
+                if passing.found(state) >= enough:
+                    progress(len(self.outliers), len(self.outliers))
+                    return state
+                states.append(state)
+        progress(len(self.outliers), len(self.outliers))
         best = max(states, key=passing.found)
         good = [state for state in states if passing.found(state) >= GOOD_ATTEMPT * passing.found(best)]
         return replace(best, confidence=best.confidence * agreement(best, good))

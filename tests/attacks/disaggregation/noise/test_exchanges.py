@@ -98,3 +98,17 @@ def test_clients_that_took_each_others_place_are_put_right():
             assert (odds < 0).all()
             put_right += 1
     assert put_right
+
+
+def test_pairs_judged_together_are_judged_as_alone(monkeypatch):
+    P, model = planted(2)
+    exchanges = Exchanges(model, windows_of(P, sd=0.8), coordinates=5.0)
+    pairs = list(itertools.combinations(range(CLIENTS), 2))
+    alone = [exchanges.between(*pair) for pair in pairs]
+    monkeypatch.setattr("attacks.disaggregation.noise.exchanges.PAIRS_TOGETHER", 4)
+    monkeypatch.setattr("attacks.disaggregation.noise.exchanges.STRETCHES_TOGETHER", 3)
+    for (one, odds), (other, together) in zip(alone, exchanges.among(pairs), strict=True):
+        assert together == pytest.approx(odds, abs=1e-9)
+        assert (one is None) == (other is None)
+        if one and other:
+            np.testing.assert_array_equal(one.rounds, other.rounds)

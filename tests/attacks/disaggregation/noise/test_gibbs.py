@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attacks.disaggregation.noise.gibbs import flip_entries, swap_tails
+from attacks.disaggregation.noise.gibbs_stretches import swap_stretches
 from attacks.disaggregation.noise.round_model import RoundModel, Scales
 
 CLIENTS, ROUNDS, WINDOW = 3, 9, 3
@@ -73,28 +74,43 @@ def test_a_flip_has_its_posterior_probability(drift):
             np.testing.assert_array_equal(missing, case.sizes - P.sum(axis=0))
 
 
+def tails(P, one, two):
+    """The states after every exchange of tails between two clients, and the one without, in order."""
+    differ = np.flatnonzero(P[one] != P[two])
+    return [exchanged(P, one, two, cut + 1, ROUNDS) for cut in differ[:-1]] + [P]
+
+
+def stretches(P, one, two):
+    """The same for every stretch of the rounds in which they differ."""
+    differ = np.flatnonzero(P[one] != P[two])
+    ends = itertools.combinations_with_replacement(differ, 2)
+    return [exchanged(P, one, two, first, last + 1) for first, last in ends] + [P]
+
+
+def exchanged(P, one, two, start, stop):
+    other = P.copy()
+    other[[one, two], start:stop] = P[[two, one], start:stop]
+    return other
+
+
 @pytest.mark.parametrize("drift", [0.0, 2.0])
-def test_a_swap_of_tails_has_its_posterior_probability(drift):
+@pytest.mark.parametrize(("swap", "of"), [(swap_tails, tails), (swap_stretches, stretches)])
+def test_an_exchange_has_its_posterior_probability(swap, of, drift):
     case = Case(2, drift=drift)
     one, two = 0, 2
-    differ = np.flatnonzero(case.P[one] != case.P[two])
-    assert len(differ) >= 3
-    states = [case.P]
-    for cut in differ[:-1]:
-        other = case.P.copy()
-        other[[one, two], cut + 1 :] = case.P[[two, one], cut + 1 :]
-        states.insert(len(states) - 1, other)
+    states = of(case.P, one, two)
+    assert len(states) >= 3
     log = np.array([case.log_posterior(P, sizes=False) for P in states])
     chance = np.exp(log - log.max())
     upper = np.cumsum(chance / chance.sum())
     for state, below, above in zip(states, np.append(0, upper), upper, strict=False):
         P, (W, H) = case.P.copy(), case.inverses(case.P)
         pairs = np.array([[one, two]], dtype=np.int64)
-        exchanged = swap_tails(
+        exchanges = swap(
             P, W, H, case.model.scales.position(ROUNDS), 0.4, case.window, case.count, case.sd, case.odds,
             COORDINATES, pairs, np.array([(below + above) / 2]),
         )  # fmt: skip
-        assert exchanged == (state is not case.P)
+        assert exchanges == (state is not case.P)
         np.testing.assert_array_equal(P, state)
         for kept, computed in zip((W, H), case.inverses(P), strict=True):
             np.testing.assert_allclose(kept, computed, atol=1e-9)

@@ -135,6 +135,23 @@ def test_detection_is_the_best_linear_estimate(missing, doubtful, alike, capfd):
     assert not any(capfd.readouterr())  # LAPACK complains in words
 
 
+def test_rounds_detected_together_are_detected_as_alone():
+    """Also where they are more than fit together, and where other clients are unknown in every third."""
+    rng = np.random.default_rng(8)
+    updates = rng.standard_normal((40, 5, 9))
+    left, right = 0.1 * rng.standard_normal((2, 40, 5))
+    among = Products(updates @ updates.swapaxes(1, 2), left, right)
+    weight, j, V = rng.uniform(0.5, 2, 40), rng.standard_normal((40, 5)), rng.uniform(0.01, 0.2, (40, 5))
+    V[::3, :2] = 0
+    missing = rng.standard_normal(40)
+    shift, variance = detect(among, weight, j, V, missing)
+    for r in range(40):
+        one = slice(r, r + 1)
+        alone = Products(among.from_all[one], left[one], right[one])
+        expected = detect(alone, weight[one], j[one], V[one], missing[one])
+        np.testing.assert_allclose((shift[one], variance[one]), expected, rtol=1e-4, atol=1e-6)
+
+
 def test_detection_takes_the_nearest_positive_products():
     """Where leaving a round out takes a little too much, nothing is known about that direction."""
     together = np.full((1, 3), np.sqrt(1e6 * (1 + 1e-5) / 2))
