@@ -14,7 +14,10 @@ from collections import Counter
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.helpers.fuzzing import Kind, cases, templates, try_case
+from tests.helpers.fuzzing.damages import cases
+from tests.helpers.fuzzing.endings import try_case
+from tests.helpers.fuzzing.kind import Kind
+from tests.helpers.fuzzing.kinds import templates
 
 FAULT = "fault"
 

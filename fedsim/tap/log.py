@@ -42,6 +42,7 @@ from fedsim.core.files import (
     written_whole,
 )
 from fedsim.core.locks import LOCK_FILE, alone_in
+from fedsim.tap.counts import Counts
 from fedsim.tap.layout import Layout
 
 Rows = Literal["sum", "mean", "model"]
@@ -51,7 +52,8 @@ TruthKept = Literal["none", "participation", "updates"]
 
 TAP_FILE, COUNTS_FILE, TRANSCRIPT, TRUTH = "tap.json", "counts.csv", "transcript", "truth"
 INITIAL_MODEL = "initial.npy"
-"""In the transcript if rows are models: the model before the first round."""
+"""In the transcript if rows are models: the model before the first round. A server that was killed and begins
+again after 8 rounds adds `initial-8.npy`."""
 FORMAT = 1
 """Version of the folder's format."""
 EXPOSURE_FILE = "exposure.jsonl"
@@ -87,22 +89,11 @@ class Recording:
 class _State:
     """Where the recording stands after a complete round."""
 
-    rounds: int
-    finished: bool
-    window_start: int
-    """The round after the last closed window."""
-    known: list[str]
-    """Clients that took part before that round, in order of first appearance."""
-    open_window: dict[str, int]
-    """How often each client took part since."""
-    sizes: dict[str, int]
+    counts: Counts
+    rounds: int = 0
+    finished: bool = False
+    sizes: dict[str, int] = field(default_factory=dict)
     """Bytes of every file that grows."""
-    published: list[int] = field(default_factory=list)
-    """The rounds after which counts were published."""
-    coarseness: int = 1
-    """How many times as long as asked for windows are; 0: no more counts are published."""
-    coarsened: int = -1
-    """Where the window begins that became longer last."""
 
 
 class TapLog:
@@ -112,7 +103,7 @@ class TapLog:
         self.folder, self._recording = folder, recording
         self.layout: Layout | None = None
         """Fixed in the first round."""
-        self._state = _State(0, False, 0, [], {}, {})
+        self._state = _State(Counts(length=recording.window or 0))
         self.continued = False
         """Whether a killed server began the recording."""
         try:
@@ -130,46 +121,9 @@ class TapLog:
         return self._state.rounds
 
     @property
-    def clients(self) -> int:
-        """Clients that took part so far."""
-        return len(self.known)
-
-    @property
-    def known(self) -> set[str]:
-        """Clients that took part so far."""
-        return set(self._state.known) | set(self._state.open_window)
-
-    @property
-    def published(self) -> tuple[int, ...]:
-        """The rounds after which counts were published."""
-        return tuple(self._state.published)
-
-    @property
-    def closes_at(self) -> int | None:
-        """The round after which the next counts are published; None if there are none to come."""
-        window = self._recording.window
-        if window is None or not self._state.coarseness:
-            return None
-        return self._state.window_start + window * self._state.coarseness
-
-    def stops_until(self, rounds: int) -> tuple[int, ...]:
-        """The rounds after which counts were published, or will be, if nothing changes."""
-        if self.closes_at is None:
-            return self.published
-        return (
-            *self.published,
-            *range(self.closes_at, rounds + 1, self.closes_at - self._state.window_start),
-        )
-
-    def coarsen(self) -> None:
-        """Make windows twice as long from the open one on; the same window is not made longer twice."""
-        if self._state.coarsened != self._state.window_start:
-            self._state.coarseness *= 2
-            self._state.coarsened = self._state.window_start
-
-    def withhold(self) -> None:
-        """Publish no more counts."""
-        self._state.coarseness = 0
+    def counts(self) -> Counts:
+        """The counts of the clients so far."""
+        return self._state.counts
 
     def cohorts(self) -> list[list[int]]:
         """Who took part in every complete round, as the truth has it; empty if it is not kept."""
@@ -194,7 +148,7 @@ class TapLog:
             private_folder(self.folder / TRUTH)
         write_json(self.folder / TRANSCRIPT / "layers.json", {"shapes": layout.shapes})
         if initial_model is not None:
-            write_npy(self.folder / TRANSCRIPT / INITIAL_MODEL, initial_model.astype(np.float32))
+            self._write_model(INITIAL_MODEL, initial_model)
         self._append(_AGGREGATES, npy_header(np.dtype(np.float32), (0, layout.dim)))
         for name, header in _HEADERS.items():
             if self._keeps(name):
@@ -203,6 +157,12 @@ class TapLog:
         # Last: a folder without this file was never begun.
         content = {"format": FORMAT, **asdict(self._recording), "layout": layout.to_json()}
         write_json(self.folder / TAP_FILE, content)
+
+    def begin_again(self, initial_model: NDArray[np.float64] | None) -> None:
+        """Go on after a killed server, whose strategy and model may have been lost."""
+        self.continued = False
+        if initial_model is not None:
+            self._write_model(f"initial-{self.rounds}.npy", initial_model)
 
     def append(self, row: NDArray[np.float64], *, nodes: Iterable[int], weight: float) -> None:
         """Record a round: its row, the clients whose updates are in it, and their total weight."""
@@ -213,11 +173,10 @@ class TapLog:
         self._append(_ROUNDS, _lines([(state.rounds, len(clients), f"{weight:.17g}")]))
         if self._recording.truth != "none":
             self._append(_PARTICIPATION, _lines((state.rounds, client) for client in clients))
-        for client in clients:
-            state.open_window[client] = state.open_window.get(client, 0) + 1
+        self.counts.add(clients)
         state.rounds += 1
         state.finished = False
-        if state.rounds == self.closes_at:
+        if state.rounds == self.counts.closes_at:
             self._close_window()
         self._save_state()
 
@@ -245,25 +204,16 @@ class TapLog:
         """
         if self.layout is None:
             return
-        whole = self._recording.window is not None and self._state.coarseness == 1
-        if whole and self.rounds > self._state.window_start:
+        if self.counts.length and not self.counts.coarse and self.rounds > self.counts.window_start:
             self._close_window()
         self._state.finished = True
         self._save_state()
 
     def _close_window(self) -> None:
-        """Write a line for every known client, zeros included: a server knows who did not reply."""
-        state = self._state
-        start, stop = state.window_start, state.rounds
-        new = [client for client in state.open_window if client not in set(state.known)]
-        # A client that appears later took part in no round before.
-        before = [(client, 0, start, 0) for client in new] if start else []
-        state.known += new
-        counts = [(client, start, stop, state.open_window.get(client, 0)) for client in state.known]
-        self._append(COUNTS_FILE, _lines((*before, *counts)))
-        state.open_window = {}
-        state.window_start = stop
-        state.published.append(stop)
+        self._append(COUNTS_FILE, _lines(self.counts.close(self.rounds)))
+
+    def _write_model(self, name: str, model: NDArray[np.float64]) -> None:
+        write_npy(self.folder / TRANSCRIPT / name, model.astype(np.float32))
 
     def _keeps(self, name: str) -> bool:
         if name == COUNTS_FILE:
@@ -297,7 +247,8 @@ class TapLog:
                     f"{name}={wanted!r}: choose another folder, or the same setting"
                 )
         with reading(self.folder / _STATE_FILE, "the state of a recording"):
-            state = _State(**json.loads((self.folder / _STATE_FILE).read_text(encoding="utf-8")))
+            kept = json.loads((self.folder / _STATE_FILE).read_text(encoding="utf-8"))
+            state = _State(**kept | {"counts": Counts(**kept["counts"])})
             layout = Layout.from_json(content["layout"])
         if state.finished:
             raise UserError(

@@ -130,12 +130,14 @@ class Recorder:
     def record(self, cohort: Cohort, model: ArrayRecord | None) -> None:
         """Write the round down; `model` is what the strategy made of it, None if it keeps the old one."""
         assert self.log.layout is not None, "the first reply that fits fixes the layout"
+        if self.log.continued:
+            self._recognise(cohort.nodes)
+            self.log.begin_again(self._model_row() if self._recording.rows == "model" else None)
         if model is not None and self._recording.rows == "model":
             self._model = {name: array.numpy() for name, array in model.items()}
         row = self._model_row() if self._recording.rows == "model" else cohort.total
         if self._recording.rows == "mean" and cohort.nodes:
             row = row / cohort.weight
-        self._recognise(cohort.nodes)
         if self.watch is not None:
             self.watch.add(cohort.nodes, cohort.samples)
         self.log.append(row, nodes=cohort.nodes, weight=cohort.weight)
@@ -144,9 +146,7 @@ class Recorder:
 
     def _recognise(self, nodes: Sequence[int]) -> None:
         """Warn if a restarted server meets nobody whom the killed one knew."""
-        if not self.log.continued or not nodes:
-            return
-        if self.log.known.isdisjoint(map(str, nodes)):
+        if nodes and self.log.counts.clients.isdisjoint(map(str, nodes)):
             log(
                 WARNING,
                 "Tap: none of the %s nodes of this round took part before the restart. Flower's simulation "
@@ -154,7 +154,6 @@ class Recorder:
                 "recording counts them as new clients. Record a restarted simulation in a new folder.",
                 len(nodes),
             )
-        self.log.continued = False
 
     def _weight(self, reply: Message) -> tuple[float, str]:
         """The weight of a reply, and why it has none."""

@@ -101,7 +101,11 @@ class Tap(Attachment):
         if recorder.log.rounds == before:
             log(WARNING, "Tap: no round was recorded: start() never called aggregate_train with replies")
         else:
-            folder, rounds, clients = recorder.log.folder, recorder.log.rounds, recorder.log.clients
+            folder, rounds, clients = (
+                recorder.log.folder,
+                recorder.log.rounds,
+                len(recorder.log.counts.clients),
+            )
             log(INFO, "Tap: %s holds %s rounds of %s clients", folder, rounds, clients)
             log(INFO, "Tap: see what it reveals with: fedsim audit %s", folder)
         return result

@@ -32,25 +32,27 @@ def mean_updates(
     """The mean updates (n, dim) that a server's models give away, and the round of each (n,), from 0.
 
     `models` (m, dim) were saved after `rounds` (m,) rounds. A missing model costs the two rounds beside it,
-    and more if the server has a memory. Entries that cannot be told in some round become zero in all.
+    and more if the server has a memory. A second model of the same round is that of a server that begins
+    again, without a memory. Entries that cannot be told in some round become zero in all.
     """
     parts, told = [], []
     runs = np.split(np.arange(len(rounds)), np.flatnonzero(np.diff(rounds) != 1) + 1)
     for run in runs:
         first = int(rounds[run[0]])
-        if first > 0 and server.forgets is None:
+        begins = first == 0 or (run[0] > 0 and rounds[run[0] - 1] == first)
+        if not begins and server.forgets is None:
             continue
-        lost = 0 if first == 0 else int(server.forgets or 0)
+        lost = 0 if begins else int(server.forgets or 0)
         if len(run) - 1 - lost < 1:
             continue
-        parts.append((run, lost))
+        parts.append((run, lost, 0 if begins else first))
         told.append(np.arange(first + lost, first + len(run) - 1))
     if not parts:
         return np.zeros((0, models.shape[1]), dtype=np.float32), np.zeros(0, dtype=np.int64)
 
     def means() -> Iterator[NDArray[np.float64]]:
-        for run, lost in parts:
-            for index, mean in enumerate(server.means((models[i] for i in run), int(rounds[run[0]]))):
+        for run, lost, first in parts:
+            for index, mean in enumerate(server.means((models[i] for i in run), first)):
                 if index >= lost:
                     yield mean
 

@@ -6,6 +6,7 @@ import csv
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,15 +49,34 @@ class TapFolder:
         if self.rows != "model":
             return Log.read(transcript, counts, rows="sums" if self.rows == "sum" else rows, unfinished=True)
         log = Log.read(transcript, unfinished=True)
-        with reading(transcript / "initial.npy", "the initial model of a recording"):
-            initial = np.load(transcript / "initial.npy", allow_pickle=False)
-            if initial.shape != log.aggregates.shape[1:] or initial.dtype.kind != "f":
-                raise ValueError(f"shape {initial.shape} of {initial.dtype}, expected floats, as in a row")
-        shape = (len(log.aggregates) + 1, log.aggregates.shape[1])
-        models = filled(chain([initial], log.aggregates), shape)
-        checkpoints = Checkpoints(models, np.arange(len(models)), None)
+        parts = self._servers(log.aggregates)
+        models = filled(
+            chain.from_iterable(chain([initial], rows) for initial, rows, _ in parts),
+            (len(log.aggregates) + len(parts), log.aggregates.shape[1]),
+        )
+        rounds = np.concatenate([np.arange(first, first + len(rows) + 1) for _, rows, first in parts])
+        checkpoints = Checkpoints(models, rounds, None)
         found = Log.of_models(checkpoints, transcript, server, counts, cohort_sizes=sizes, rows=rows)
         return replace(found, layer_shapes=log.layer_shapes)
+
+    def _servers(self, rows: NDArray[Any]) -> list[tuple[NDArray[Any], NDArray[Any], int]]:
+        """The initial model, the models and the first round of every server: a killed one begins again."""
+        transcript = self.path / "transcript"
+        names = [path.name for path in transcript.glob("initial-*.npy")]
+        firsts = sorted(int(name[8:-4]) for name in names if name[8:-4].isdecimal())
+        # A server that was killed before its first round was over has left its model, and no row.
+        firsts = [0, *(first for first in firsts if 0 < first < len(rows))]
+        found = []
+        for first, stop in zip(firsts, [*firsts[1:], len(rows)], strict=True):
+            path = transcript / (f"initial-{first}.npy" if first else "initial.npy")
+            with reading(path, "the initial model of a recording"):
+                initial = np.load(path, allow_pickle=False)
+                if initial.shape != rows.shape[1:] or initial.dtype.kind != "f":
+                    raise ValueError(
+                        f"shape {initial.shape} of {initial.dtype}, expected floats, as in a row"
+                    )
+            found.append((initial, rows[first:stop], first))
+        return found
 
     @property
     def _rounds(self) -> Path:

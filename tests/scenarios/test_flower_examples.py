@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_secure_sums_are_four_lines(project):
 def flwr_run(superlink, home, run_config, *arguments):
     """Start the example with a strategy of its own, as a person does it; the number of the run."""
     (project,) = (path.parent for path in EXAMPLES if path.parent.name == "custom_strategy")
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(
         '[superlink]\ndefault = "private"\n[superlink.private]\n'
         f'address = "{superlink.address}"\ninsecure = true\n'
@@ -117,22 +118,54 @@ def test_flwr_run_records(fedsim, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_rounds_go_on_after_a_supernode_is_killed(monkeypatch, tmp_path):
-    """A SuperLink with four SuperNodes; the last one is killed after the first secure sum."""
+def test_rounds_go_on_after_kills(fedsim, monkeypatch, tmp_path):
+    """A SuperLink with four SuperNodes and secure sums: the last SuperNode is killed, then the server app."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    rounds_file, rounds = tmp_path / "log/transcript/rounds.csv", 3
+    log = tmp_path / "log"
 
-    def summed():
-        return rounds_file.read_text().splitlines()[1:] if rounds_file.exists() else []
+    def cohorts():
+        path = log / "transcript/rounds.csv"
+        return (
+            [int(line.split(",")[1]) for line in path.read_text().splitlines()[1:]] if path.exists() else []
+        )
 
     with private_superlink(nodes=4) as superlink:
+        servers: list[int] = []
 
-        def kill_one():
-            if summed() and "supernode-3" in superlink.processes:
+        def kill():
+            if cohorts() and "supernode-3" in superlink.processes:
                 os.killpg(superlink.processes.pop("supernode-3").pid, signal.SIGKILL)
+            if len(cohorts()) > 1 and not servers:
+                servers.extend(server_apps(superlink.processes["superlink"].pid))
+                os.kill(servers[0], signal.SIGKILL)
+                raise ServerKilledError
 
-        config = f'audit-log="{tmp_path / "log"}" num-server-rounds={rounds} fraction-train=1.0'
-        superlink.wait(flwr_run(superlink, tmp_path / "flower", config), meanwhile=kill_one)
-        assert "supernode-3" not in superlink.processes
-    cohorts = [int(line.split(",")[1]) for line in summed()]
-    assert (cohorts[0], cohorts[-1], len(cohorts)) == (4, 3, rounds)
+        config = f'audit-log="{log}" num-server-rounds=9 fraction-train=1.0'
+        with pytest.raises(ServerKilledError):
+            superlink.wait(flwr_run(superlink, tmp_path / "flower", config), meanwhile=kill)
+        before = len(cohorts())
+        config = config.replace("=9", "=1")
+        superlink.wait(flwr_run(superlink, tmp_path / "flower", config))
+    assert (cohorts()[0], cohorts()[-1], len(cohorts())) == (4, 3, before + 1)
+    done = fedsim("audit", log, "--no-alternatives", "--json")
+    found = json.loads(done.stdout)
+    assert (done.status, found["rounds"], found["clients"]["named"]) == (0, before + 1, 4)
+
+
+class ServerKilledError(Exception):
+    """The server app is killed: nobody waits for the end of its run."""
+
+
+def server_apps(superlink):
+    """Process ids of the server apps that a SuperLink has started, below its executor."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            parents[int(path.name)] = parent, any(word.endswith(b"flwr-serverapp") for word in words)
+    return [
+        pid
+        for pid, (parent, is_server) in parents.items()
+        if is_server and parents.get(parent, (0, False))[0] == superlink
+    ]

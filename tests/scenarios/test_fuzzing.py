@@ -4,7 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.fuzzing import Case, cases, no_ordinary_file, templates, try_case
+from tests.helpers.fuzzing.damages import Case, cases, no_ordinary_file
+from tests.helpers.fuzzing.endings import try_case
+from tests.helpers.fuzzing.kinds import templates
 
 CASES = {
     # These train, attack or draw.
@@ -15,11 +17,14 @@ CASES = {
     "tap of sums": 14,
     "tap of models": 12,
     "counts": 22,
-    "sums .npy": 20,
-    "sums .npz": 20,
-    "sums .parquet": 20,
-    "tables": 20,
-    "models": 20,
+    "sums .npy": 14,
+    "sums .npz": 14,
+    "sums .parquet": 14,
+    "tables": 14,
+    "models": 14,
+    "participations": 10,
+    "SuperLink database": 10,
+    "FLARE files": 10,
     "data set": 10,
     "pictures": 10,
 }

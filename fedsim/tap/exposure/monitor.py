@@ -109,10 +109,10 @@ class Watch:
     def _before_counts(self) -> None:
         """Would counts that this round completes give somebody away, who is not yet?"""
         stop = self._participation.rounds
-        if self._log.closes_at != stop:
+        if self._log.counts.closes_at != stop:
             return
-        published = self._log.published
-        before = int(given_away(self._participation.matrix, Windows(published)).sum())
+        published = self._log.counts.published
+        before = int(given_away(self._participation.matrix, Windows(tuple(published))).sum())
         after = int(given_away(self._participation.matrix, Windows((*published, stop))).sum())
         if after > before and self._beyond(after):
             self._alarm(
@@ -123,7 +123,7 @@ class Watch:
 
     def _check(self) -> None:
         ahead = self._settings.every
-        windows = Windows(self._log.stops_until(self._participation.rounds + ahead))
+        windows = Windows(self._log.counts.stops_until(self._participation.rounds + ahead))
         found = forecast(self._participation, windows, self._similarity.signal(), ahead)
         self._write({**asdict(found), "rests_on": found.rests_on()})
         if self._beyond(found.expected):
@@ -160,9 +160,9 @@ class Watch:
         self._warn(kind, f"ALARM in round {self._participation.rounds}: {reason} Now {consequence}.")
         if self._settings.then == "stop":
             self.stopped = True
-            self._log.withhold()
+            self._log.counts.withhold()
         elif self._settings.then == "coarsen":
-            self._log.coarsen()
+            self._log.counts.coarsen()
 
     def _warn(self, kind: str, line: str) -> None:
         """Every kind of news once; all checks are in the file."""

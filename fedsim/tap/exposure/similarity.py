@@ -8,7 +8,7 @@ the noise. Memory holds two vectors per client, and some differences between upd
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ _DIFFERENCES = 256
 """Differences between consecutive updates of a client that are kept, as samples of the noise."""
 _FEWEST_CLIENTS, _FEWEST_DIFFERENCES = 3, 6
 """Clients with two updates, and differences, below which nothing is known about the noise."""
+_SAMPLES_FOR_SHAPE = 24
+"""Samples of the noise below which it is taken for equal in all directions."""
 _ROUNDING = 1e-10
 """Share of the energy that rounding in single precision may explain."""
 
@@ -72,15 +74,18 @@ class Similarity:
         if (noise**2).sum() / len(noise) <= _ROUNDING * (odd**2).sum() / len(odd):
             K = _standardised_product(odd, even)
             return Signal(EXACT, self._directions(K, 0.0), measured=True)
+        shaped = len(noise) >= _SAMPLES_FOR_SHAPE
+        whitened = _whitening(noise, shaped=shaped)
         # The noise of the two halves is independent, so their product has no bias.
-        K, N = _whitened_products(odd, even, noise)
+        K, N = whitened(odd, even), whitened(noise, noise)
         if np.trace(K) <= 0:
             return Signal(0.0, 1.0, measured=True)
         apart = ~np.eye(len(N), dtype=bool)
         blur = float((N[apart] ** 2).mean() * (1 / first).mean() * (1 / second).mean() / 2)
         directions = self._directions(K, blur)
         total = float(np.trace(K)) / (len(repeated) - 1) * (self._dim / noise.shape[1])
-        return Signal(total / directions, directions, measured=True)
+        ratio = total / directions / (_underestimated(noise) if shaped else 1.0)
+        return Signal(ratio, directions, measured=True)
 
     def _directions(self, K: NDArray[np.float64], blur: float) -> float:
         """The participation ratio E‖g‖⁴ / E⟨g, h⟩² of what clients g and h have in their updates.
@@ -102,11 +107,23 @@ def _standardised_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDA
     return np.asarray(a / scale @ b.T)
 
 
-def _whitened_products(
-    a: NDArray[np.float64], b: NDArray[np.float64], noise: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """a S⁻¹ bᵀ and N S⁻¹ Nᵀ, where S is the covariance of the `noise` N (samples, entries), shrunk to a
-    multiple of I by as much as the oracle approximating shrinkage of Chen et al. (2010) says.
+def _underestimated(noise: NDArray[np.float64]) -> float:
+    """How many times as large the noise is as its shrunk covariance says; at least 1.
+
+    A few samples (samples, entries) say little about most directions. So the covariance of every other sample
+    is compared with the energy of the rest, and the other way round.
+    """
+    halves = noise[::2], noise[1::2]
+    energies = [np.trace(_whitening(a)(b, b)) / b.size for a, b in (halves, halves[::-1])]
+    return max(1.0, float(np.mean(energies)))
+
+
+def _whitening(
+    noise: NDArray[np.float64], *, shaped: bool = True
+) -> Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]:
+    """The product x S⁻¹ yᵀ, where S is the covariance of the `noise` (samples, entries), shrunk to a multiple
+    of I by as much as the oracle approximating shrinkage of Chen et al. (2010) says. If not `shaped`, S is a
+    multiple of I.
 
     S is never formed.
     """
@@ -117,6 +134,8 @@ def _whitened_products(
     mean = trace / entries
     top = (1 - 2 / entries) * square + trace**2
     shrinkage = min(1.0, top / ((samples + 1 - 2 / entries) * max(square - trace**2 / entries, 1e-300)))
+    if not shaped:
+        shrinkage = 1.0
     floor = shrinkage * mean
     weight = (1 - shrinkage) / samples
     core = np.eye(samples) / max(weight, 1e-300) + products / floor
@@ -125,4 +144,4 @@ def _whitened_products(
         left, right = x @ noise.T / floor, noise @ y.T / floor
         return np.asarray(x @ y.T / floor - left @ np.linalg.solve(core, right))
 
-    return whitened(a, b), whitened(noise, noise)
+    return whitened

@@ -5,20 +5,16 @@ import sqlite3
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.server.superlink.linkstate.utils import message_to_dict
-from flwr.supercore.state.schema.linkstate_models import LinkStateBase, MessageIns, MessageRes
-from sqlalchemy import create_engine, insert
 
 from attacks.disaggregation import Recovery
 from fedsim.core.errors import UserError
-from fedsim.flower import enter_local_task
 from scenarios.audit.adapters.flare import read_flare
 from scenarios.audit.adapters.participations import Participations
 from scenarios.audit.adapters.superlink import read_superlink
 from scenarios.audit.adapters.table import read_table
 from scenarios.audit.logs import Log
 from scenarios.planted import Planted
+from tests.helpers.superlink_database import write_database
 
 TRUTH, TRANSCRIPT, COUNTS = Planted(clients=8, rounds=40, rate=0.3, window=4, dim=40, noise_sd=0.5).plant()
 P = TRUTH.participation
@@ -120,36 +116,10 @@ def test_mistaken_sources_are_one_line(fedsim, log, options, message):
     assert message in done.stderr
 
 
-def superlink(path, *, rounds, run=2**64 - 3, numbered=True):
-    """A database with the schema of the Flower that is installed; client k is node 2**63 + k."""
-    enter_local_task()
-    engine = create_engine(f"sqlite:///{path}")
-    LinkStateBase.metadata.create_all(engine)
-    with engine.begin() as connection:
-        for r in rounds:
-            config = ConfigRecord({"server-round": r + 1}) if numbered else ConfigRecord({})
-            asked = [k for k in range(P.shape[1]) if P[r, k] or k == r % 8]
-            for k in asked:
-                request = Message(RecordDict({"config": config}), 2**63 + k, "train")
-                row = message_to_dict(request) | {"message_id": f"{run}-{r}-{k}", "run_id": run}
-                row |= {"created_at": 100.0 * r, "dst_node_id": 2**63 + k}
-                connection.execute(insert(MessageIns).values(**_signed(row)))
-                failed = {"content": None, "error": b"battery"}
-                reply = row | ({} if P[r, k] else failed)
-                reply |= {"message_id": f"re {row['message_id']}", "reply_to_message_id": row["message_id"]}
-                reply |= {"created_at": 100.0 * r + 10 + k, "src_node_id": 2**63 + k, "dst_node_id": 1}
-                connection.execute(insert(MessageRes).values(**_signed(reply)))
-    engine.dispose()
-
-
-def _signed(row):
-    return {key: v - 2**64 if isinstance(v, int) and v >= 2**63 else v for key, v in row.items()}
-
-
 @pytest.mark.parametrize("numbered", [True, False])
 def test_a_superlink_names_who_answered(tmp_path, numbered):
     rounds = range(3, 6) if numbered else range(3)
-    superlink(tmp_path / "state.db", rounds=rounds, numbered=numbered)
+    write_database(tmp_path / "state.db", P, rounds=rounds, numbered=numbered)
     known = read_superlink(tmp_path / "state.db").known
     assert {entry for entry, took_part in known.items() if took_part} == {
         (r, str(2**63 + int(k))) for r in rounds for k in np.flatnonzero(P[r])
@@ -161,7 +131,7 @@ def test_a_superlink_names_who_answered(tmp_path, numbered):
 
 def test_runs_of_a_superlink_are_chosen(tmp_path):
     for run in (5, 6):
-        superlink(tmp_path / "state.db", rounds=range(2), run=run)
+        write_database(tmp_path / "state.db", P, rounds=range(2), run=run)
     with pytest.raises(UserError, match="several runs have trained: choose one with --run 5 or 6"):
         read_superlink(tmp_path / "state.db")
     assert read_superlink(tmp_path / "state.db", 6).known

@@ -20,7 +20,9 @@ from scenarios.audit.logs import Log
 from scenarios.audit.rounds import RoundTable, counts_of_rows
 from scenarios.audit.rows import mean_updates
 from scenarios.audit.servers import FedAdagrad, FedAdam, FedAvgM, server_named
+from scenarios.audit.tap_folder import TapFolder
 from scenarios.planted import Planted
+from tests.helpers.dying import Dying
 from tests.helpers.foreign_app import foreign_grid, initial_arrays
 
 PLANTED = Planted(clients=8, rounds=40, rate=0.3, window=4, dim=40)
@@ -179,6 +181,31 @@ def test_a_missing_model_costs_the_rounds_beside_it():
     np.testing.assert_array_equal(rounds, np.delete(np.arange(40), [9, 10, 11, 29, 30, 31]))
     _, rounds = mean_updates(models[there], there, FedAdam())
     np.testing.assert_array_equal(rounds, np.arange(9))
+
+
+def test_a_server_that_begins_again_has_no_memory():
+    """Two models of the same round: the last one of a killed server, and the first one of the next."""
+    steps = np.array([0.9 ** np.arange(n, -1, -1) @ MEANS[: n + 1] for n in range(8)])  # momentum of .9
+    models = np.cumsum(np.vstack([np.ones(40), steps]), axis=0)
+    rounds = np.concatenate([np.arange(9), 8 + np.arange(9)])
+    means, told = mean_updates(np.vstack([models, models]), rounds, FedAvgM())
+    np.testing.assert_array_equal(told, np.arange(16))
+    np.testing.assert_allclose(means, np.tile(MEANS[:8], (2, 1)), atol=1e-4)
+
+
+def test_models_of_a_server_that_was_killed_give_the_same_sums(tmp_path):
+    """The second server begins with the initial model again: the step in between is nobody's update."""
+
+    def tapped(strategy):
+        sums = Tap(strategy, out=tmp_path / "sums", weighted_by="num-examples")
+        return Tap(sums, out=tmp_path / "models", weighted_by="num-examples", record="model")
+
+    with pytest.raises(KeyboardInterrupt):
+        tapped(Dying(5, fraction_train=0.4)).start(foreign_grid(8), initial_arrays(), num_rounds=9)
+    tapped(FedAvg(fraction_train=0.4)).start(foreign_grid(8), initial_arrays(), num_rounds=6)
+    sums, models = (TapFolder.open(tmp_path / name).read() for name in ("sums", "models"))
+    assert sums.aggregates.shape == (11, 16)
+    np.testing.assert_allclose(models.aggregates, sums.aggregates, atol=1e-5)
 
 
 def safetensors(path, arrays):
