@@ -2,7 +2,7 @@
 
     python -m benchmarks.engine [--models lenet mlp] [--epochs 1 4] [--kinds plain inline one alone ray]
 
-100 clients, 10 in each round, train on 64 generated 32×32 images each, in batches of 16.
+100 clients, 10 in each round (`--cohort`), train on 64 generated 32×32 images each, in batches of 16.
 
     plain     a PyTorch loop without a federation, with one model, one optimiser and all images ready;
     inline    the default engine, with everything that a run writes;
@@ -36,7 +36,7 @@ from scenarios.run.engines import Inline, Ray, Runtime, Serve
 if TYPE_CHECKING:
     from scenarios.run.world import World
 
-CLIENTS, COHORT, IMAGES, BATCH, LR = 100, 10, 64, 16, 0.01
+CLIENTS, IMAGES, BATCH, LR = 100, 64, 16, 0.01
 KINDS = ("plain", "inline", "one", "alone", "ray")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -49,6 +49,7 @@ class Case:
     epochs: int
     rounds: int
     workers: int
+    cohort: int
 
     def world(self) -> World:
         """Return the federation."""
@@ -63,7 +64,7 @@ class Case:
             "federation": {
                 "clients": CLIENTS,
                 "rounds": self.rounds,
-                "participation": {"name": "cohort", "size": COHORT},
+                "participation": {"name": "cohort", "size": self.cohort},
             },
         }
         return World.prepare(Scenario.model_validate(content))
@@ -156,7 +157,14 @@ class Contestant:
     """The parent's handle on a process that runs `contestant`."""
 
     def __init__(self, kind: str, case: Case) -> None:
-        arguments = [kind, case.model, str(case.epochs), str(case.rounds), str(case.workers)]
+        arguments = [
+            kind,
+            case.model,
+            str(case.epochs),
+            str(case.rounds),
+            str(case.workers),
+            str(case.cohort),
+        ]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.engine", "--contestant", *arguments],
             stdin=subprocess.PIPE,
@@ -247,8 +255,8 @@ def compare(case: Case, kinds: list[str], *, turns: int, rounds: int) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["--contestant"]:
-        kind, model, epochs, rounds, workers = sys.argv[2:]
-        contestant(kind, Case(model, int(epochs), int(rounds), int(workers)))
+        kind, model, *numbers = sys.argv[2:]
+        contestant(kind, Case(model, *map(int, numbers)))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["lenet", "mlp", "cnn", "resnet"])
@@ -257,6 +265,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--rounds", type=int, default=5, help="rounds in a turn")
     parser.add_argument("--workers", type=int, default=0, help="processes of `inline`; one per core if 0")
+    parser.add_argument("--cohort", type=int, default=10, help="clients in a round")
     options = parser.parse_args()
     kinds = ["plain", *(kind for kind in options.kinds if kind != "plain")]
     print(
@@ -266,7 +275,7 @@ def main() -> None:
     for model in options.models:
         for epochs in options.epochs:
             # One round more than will be run: nobody ends before the last turn.
-            case = Case(model, epochs, 2 + options.turns * options.rounds, options.workers)
+            case = Case(model, epochs, 2 + options.turns * options.rounds, options.workers, options.cohort)
             compare(case, kinds, turns=options.turns, rounds=options.rounds)
 
 

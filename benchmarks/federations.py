@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +41,7 @@ FEDERATION = (
 )
 SKEWED = 'data.partition={name="iid",sizes={name="power_law",exponent=1.5,smallest=8}}'
 NETWORK = (
-    *("federation.clients=12", "federation.rounds=48", "clients.batch_size=64", "clients.lr=0.1"),
-    *("clients.local_epochs=1", "model={name='resnet'}"),
+    *("federation.clients=12", "federation.rounds=48", "clients.local_epochs=1", "model={name='resnet'}"),
 )
 CELLS: dict[str, tuple[str, ...]] = {
     "fedavg": (),
@@ -56,15 +56,22 @@ CELLS: dict[str, tuple[str, ...]] = {
     "cosine": ('clients.lr_schedule={name="cosine",rounds=96}',),
     "sizes": (SKEWED,),
     "weighted": (SKEWED, "clients.weighting=examples"),
+    "scaffold": ("clients.algorithm=scaffold",),
+    "scaffold-sizes": (SKEWED, "clients.algorithm=scaffold"),
+    "scaffold-sizes-updates": (SKEWED, "clients.algorithm=scaffold"),
+    "lenet-short": (*NETWORK, "model={name='lenet'}"),
     "resnet-group": NETWORK,
     "resnet-layer": (*NETWORK, "model.norm=layer"),
     "resnet-batch": (*NETWORK, "model.norm=batch"),
     "resnet-batch-local": (*NETWORK, "model.norm=batch", "model.statistics=local"),
+    "resnet-batch-fedbn": (*NETWORK, "model.norm=batch", "model.statistics=fedbn"),
     "resnet-batch-frozen": (*NETWORK, "model.norm=batch", "model.statistics=frozen"),
     "resnet-dropout": (*NETWORK, "model.dropout=0.3"),
     "vit": (*NETWORK, "model={name='vit',width=32,layers=2,hidden=64}"),
 }
 """Changes of the library scenario `cifar10_fedavg`, after those of `FEDERATION`."""
+UPDATES_ONLY = ("scaffold-sizes-updates",)
+"""Cells whose attack ignores the second sum of a round, that of the control variates' changes."""
 SOLVER = "message_passing"
 """One solver for all cells, and the cheapest that copes with updates that change."""
 FIGURES = ("accuracy", "guess", "found", "ceiling", "exposed", "exposed at best", "cpu_s")
@@ -80,6 +87,8 @@ def measured(cell: str, seed: int, data: Path) -> dict[str, float | str]:
         honest = train_run(World.prepare(scenario), directory, engine=Inline(workers=1))
         publish(scenario, directory)
         view, truth = AttackerView.load(directory.transcript, directory.counts), Truth.load(directory.truth)
+        if cell in UPDATES_ONLY:
+            view, truth = without_second_sum(view, truth)
         recovery = disaggregate(view.problem(), SOLVER, rng=np.random.default_rng(seed))
         score = score_disaggregation(recovery, truth, view.transcript, view.counts, made_beside_truth=True)
     assert score.ceiling is not None
@@ -94,6 +103,16 @@ def measured(cell: str, seed: int, data: Path) -> dict[str, float | str]:
     )
     said = {name: "" if each is None else f"{each:.4f}" for name, each in zip(FIGURES, figures, strict=True)}
     return {"cell": cell, "seed": seed, **said, "solver": recovery.solver}
+
+
+def without_second_sum(view: AttackerView, truth: Truth) -> tuple[AttackerView, Truth]:
+    """The same with the first half of the columns alone."""
+    transcript = view.transcript
+    dim, layers = transcript.aggregates.shape[1] // 2, len(transcript.layer_shapes) // 2
+    updates = replace(
+        transcript, aggregates=transcript.aggregates[:, :dim], layer_shapes=transcript.layer_shapes[:layers]
+    )
+    return replace(view, transcript=updates), replace(truth, updates=truth.updates[:, :dim])
 
 
 def table(file: Path) -> str:

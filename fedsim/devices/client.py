@@ -12,13 +12,24 @@ from numpy.typing import NDArray
 
 from fedsim.defences.defence import Defence
 from fedsim.devices.trainer import Trainer
-from fedsim.flower import WEIGHT, client_number, enter_task, record_vector, round_number, vector_record
+from fedsim.flower import (
+    WEIGHT,
+    client_number,
+    enter_task,
+    parameters_of,
+    record_vector,
+    round_number,
+    vector_record,
+)
 from fedsim.training.local_work import Weighting
 from fedsim.trusted.diary import answer_diary_queries, diary_mod
 from fedsim.trusted.rounds import SummationSettings
 
 IDENTIFY = "query.identify"
 """Message type that asks a node for its partition, so that schedules can speak of clients."""
+
+_KEPT = "kept"
+"""A device's own vector from one of its rounds to the next, such as SCAFFOLD's control variate."""
 
 _NODE = 1
 """Node id in a message that never leaves the process."""
@@ -51,7 +62,10 @@ def build_client_app(
     def train(message: Message, context: Context) -> Message:
         client = client_number(context)
         examples = trainer.examples_used(client)
-        update = trainer.update(client, round_number(message) - 1, record_vector(message))
+        kept = parameters_of(context.state[_KEPT]) if _KEPT in context.state else None
+        update, kept = trainer.answer(client, round_number(message) - 1, record_vector(message), kept)
+        if kept is not None:
+            context.state[_KEPT] = vector_record(kept)
         update = weighted(update, trainer.settings.weighting, examples)
         metrics = MetricRecord({WEIGHT: examples})
         return Message(RecordDict({"arrays": vector_record(update), "metrics": metrics}), reply_to=message)

@@ -7,6 +7,7 @@ import math
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -36,7 +37,9 @@ from fedsim.training.local_training import (
     initial_model,
     local_update,
     local_updates,
+    path_length,
 )
+from fedsim.training.remembering import remembering
 from fedsim.training.stacked import Sgd, Shards, Stack, Stage, are_few, stages_of
 from fedsim.trusted.spool import Spool
 
@@ -91,16 +94,21 @@ class Trainer:
         torch.set_num_threads(1)
         self.settings, self.seed = settings, seed
         self._task, self._examples, self._owned = data.task, data.train, owned
-        self._is_foreign = model.is_foreign
+        self._is_foreign, self._channels_last = model.is_foreign, model.channels_last
         module = initial_model(model, data.task, stream(seed, seeds.Stage.MODEL))
         self._draws = model.is_foreign or draws(module)
         self._device = device or torch.device("cpu")
         is_cpu = self._device.type == "cpu"
-        self._stacked = _stackable(data, module) if settings.is_plain and is_cpu else None
+        self._remembering = remembering(module, settings)
+        if self._remembering is not None:
+            # What a client does depends on its earlier rounds: nothing can be shared or computed ahead.
+            workers, spool = 1, None
+        plain = settings.is_plain and self._remembering is None
+        self._stacked = _stackable(data, module) if plain and is_cpu else None
         self._cohort: Cohort | None = None
         if not is_cpu:
             workers = 1
-            if not self._draws and spool is None:
+            if not self._draws and spool is None and self._remembering is None:
                 from fedsim.training.cohort import Cohort
 
                 self._cohort = Cohort(copy.deepcopy(module), data.task.loss, self._device)
@@ -133,11 +141,31 @@ class Trainer:
             return lent
         return self._alone(client, round_index, start)
 
+    def answer(
+        self,
+        client: int,
+        round_index: int,
+        sent: NDArray[np.float32],
+        kept: NDArray[np.float32] | None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """The vector that a device adds to a sum, before its weight, and the one that it keeps, if any.
+
+        `sent` is what the server sent, and `kept` what this returned in the client's latest round. The first
+        vector is lent, as in `update`.
+        """
+        if self._remembering is None:
+            return self.update(client, round_index, sent), None
+        path = path_length(len(self._owned[client]), self.settings.in_round(round_index))
+        train = partial(self._alone, client, round_index)
+        return self._remembering.answer(sent, kept, lambda x, c: train(x, correction=c), path=path)
+
     def prepare(self, clients: Sequence[int], round_index: int, start: NDArray[np.float32]) -> None:
         """Compute the updates of all these clients in advance; `update` then hands them out one by one.
 
         It overwrites the updates of the previous call, including those that were lent.
         """
+        if self._remembering is not None:
+            return
         self._start[:] = self._sent = start
         trains = self.settings.failures.trains
         training = [client for client in clients if trains(self.seed, client, round_index)]
@@ -228,32 +256,45 @@ class Trainer:
         return back
 
     def _alone(
-        self, client: int, round_index: int, start: NDArray[np.float32], marks: Sequence[int] = ()
+        self,
+        client: int,
+        round_index: int,
+        start: NDArray[np.float32],
+        marks: Sequence[int] = (),
+        correction: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """One client's update; a `UserError` if a network of the user's draws random numbers of its own."""
+        computed = partial(self._computed, client, round_index, start, marks, correction)
         if not self._draws:
-            return self._computed(client, round_index, start, marks)
+            return computed()
         with layers_draw(self.seed, client, round_index), without_other_random_numbers():
-            update = self._computed(client, round_index, start, marks)
+            update = computed()
         if self._is_foreign and is_checked_twice(client, round_index):
             with layers_draw(self.seed, client, round_index):
-                again = self._computed(client, round_index, start, marks)
+                again = computed()
             check_same_update(update, again, client=client, round_index=round_index)
         return update
 
     def _computed(
-        self, client: int, round_index: int, start: NDArray[np.float32], marks: Sequence[int]
+        self,
+        client: int,
+        round_index: int,
+        start: NDArray[np.float32],
+        marks: Sequence[int],
+        correction: NDArray[np.float32] | None,
     ) -> NDArray[np.float32]:
         mine = self._owned[client]
+        inputs = self._task.as_inputs(self._examples.inputs[mine]).to(self._device)
         return local_update(
             self._scratch,
             start,
-            inputs=self._task.as_inputs(self._examples.inputs[mine]).to(self._device),
+            inputs=inputs.contiguous(memory_format=torch.channels_last) if self._channels_last else inputs,
             targets=self._task.as_targets(self._examples.targets[mine]).to(self._device),
             loss=self._task.loss,
             settings=self.settings.in_round(round_index),
             rng=self._rng(client, round_index),
             marks=marks,
+            correction=correction,
         )
 
     def _stack(self, stacked: _Stacked, copies: int, examples: int) -> Stack:

@@ -20,6 +20,9 @@ class Architecture(PlugIn, ABC):
 
     needs: ClassVar[str] = "other inputs"
     """The inputs that it takes, in words."""
+    channels_last: ClassVar[bool] = False
+    """Whether clients train faster if the channels of a place lie side by side in memory. A network that asks
+    for views of its activations would fail then."""
 
     @property
     def is_foreign(self) -> bool:

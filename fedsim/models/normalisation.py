@@ -1,10 +1,11 @@
 """Normalisation layers of the library's networks, and the place of their running statistics.
 
-A layer that normalises by batch keeps a running mean and variance beside its parameters. There are three
+A layer that normalises by batch keeps a running mean and variance beside its parameters. There are four
 places for them. *Shared*: they are part of a model and of an update, after the parameters, and the server
 averages them as it averages weights. *Local*: they leave no device. Devices train with the statistics of
 their batches, so local statistics change no update, and the server evaluates with the statistics of test
-batches. *Frozen*: the layer normalises by its initial statistics, which never change.
+batches. *FedBN*: so does the layer's scale and shift; every device has its own, and the server keeps the
+first ones. *Frozen*: the layer normalises by its initial statistics, which never change.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 Norm = Literal["group", "layer", "batch"]
-Statistics = Literal["shared", "local", "frozen"]
+Statistics = Literal["shared", "local", "fedbn", "frozen"]
 
 GROUPS = 8
 
@@ -34,6 +37,22 @@ class FrozenBatchNorm2d(nn.BatchNorm2d):
         return super().train(False)
 
 
+class OwnBatchNorm2d(nn.BatchNorm2d):
+    """Batch normalisation by the statistics of the batch, with a scale and shift of each device's own."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, track_running_stats=False)
+
+
+def local_entries(module: nn.Module) -> NDArray[np.bool_]:
+    """(dim,) True for entries of a model that stay on its device, in the order of a flat model."""
+    own = {
+        id(p) for layer in module.modules() if isinstance(layer, OwnBatchNorm2d) for p in layer.parameters()
+    }
+    tensors = [*module.parameters(), *running_statistics(module)]
+    return np.concatenate([np.full(t.numel(), id(t) in own) for t in tensors])
+
+
 def normalisation(norm: Norm, statistics: Statistics, channels: int) -> nn.Module:
     """A layer that normalises (n, channels, height, width)."""
     if norm == "group":
@@ -42,6 +61,8 @@ def normalisation(norm: Norm, statistics: Statistics, channels: int) -> nn.Modul
         return nn.GroupNorm(1, channels)
     if statistics == "frozen":
         return FrozenBatchNorm2d(channels)
+    if statistics == "fedbn":
+        return OwnBatchNorm2d(channels)
     return nn.BatchNorm2d(channels, track_running_stats=statistics == "shared")
 
 

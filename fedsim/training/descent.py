@@ -18,14 +18,21 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 class Descent:
     """Changes `parameters` in place, from where they stand when it is made.
 
-    In a step, the gradient of the proximal term (FedProx) joins the gradient of the loss. Together they are
+    In a step, the gradient of the proximal term (FedProx) and a constant `correction` (SCAFFOLD), one tensor
+    for each parameter, join the gradient of the loss. Together they are
     clipped to a norm. Weight decay, momentum and Adam follow, as in torch.optim. With `clients`, every
     parameter is (clients, …): one row for each, and each client's gradients are clipped on their own.
     """
 
     def __init__(
-        self, parameters: Sequence[torch.Tensor], work: LocalWork, *, clients: int | None = None
+        self,
+        parameters: Sequence[torch.Tensor],
+        work: LocalWork,
+        *,
+        clients: int | None = None,
+        correction: Sequence[torch.Tensor] | None = None,
     ) -> None:
+        self._correction = correction
         self._parameters, self._work, self._clients = parameters, work, clients
         self._begun = [p.detach().clone() for p in parameters] if work.proximal_mu else None
         remembers = work.momentum or work.optimiser == "adam"
@@ -37,7 +44,7 @@ class Descent:
     def step(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Take one step; a parameter without a gradient stays."""
         self._steps += 1
-        gradients = self._clipped(self._with_proximal_term(gradients))
+        gradients = self._clipped(self._corrected(self._with_proximal_term(gradients)))
         for number, gradient in enumerate(gradients):
             if gradient is not None:
                 self._move(number, gradient)
@@ -61,6 +68,11 @@ class Descent:
             None if g is None else g.add(p - begun, alpha=self._work.proximal_mu)
             for g, p, begun in zip(gradients, self._parameters, self._begun, strict=True)
         ]
+
+    def _corrected(self, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
+        if self._correction is None:
+            return gradients
+        return [None if g is None else g + c for g, c in zip(gradients, self._correction, strict=True)]
 
     def _clipped(self, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
         """All gradients together, no longer than the norm; without a synchronisation on a device."""

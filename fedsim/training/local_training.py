@@ -102,6 +102,15 @@ class FlatModel:
         copy: NDArray[np.float32] = self.vector.cpu().numpy().copy()
         return copy
 
+    def gradient_pieces(self, vector: NDArray[np.float32] | None) -> list[torch.Tensor] | None:
+        """The entries of a vector (dim,) that belong to each parameter that is trained, in its shape."""
+        if vector is None:
+            return None
+        pieces = torch.split(
+            torch.from_numpy(vector).to(self.vector.device), [t.numel() for t in self._tensors]
+        )
+        return [p.view_as(t) for p, t in zip(pieces, self._tensors, strict=True) if t.requires_grad]
+
     def load(self, parameters: NDArray[np.float32]) -> None:
         """Overwrite the parameters."""
         if self.vector.device.type == "cpu":
@@ -115,6 +124,14 @@ class FlatModel:
 def examples_used(owned: int, settings: LocalWork) -> int:
     """How many of the examples that a client owns it uses in a round."""
     return max(1, round(settings.data_fraction * owned))
+
+
+def path_length(owned: int, settings: LocalWork) -> float:
+    """The number of steps that a client takes in a round, times their size."""
+    steps = settings.local_steps or settings.local_epochs * -(
+        -examples_used(owned, settings) // settings.batch_size
+    )
+    return steps * settings.lr
 
 
 def check_batches(module: nn.Module, owned: Sequence[NDArray[np.int64]], settings: LocalWork) -> None:
@@ -160,17 +177,18 @@ def local_update(
     settings: LocalWork,
     rng: np.random.Generator,
     marks: Sequence[int] = (),
+    correction: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
     """Train from `start` on a client's examples; return the model difference, (dim,) float32.
 
     Each epoch runs in batches, the last of which may be smaller. `model` is scratch space: nothing of one
     client survives into the next call. With `marks`, numbers of epochs in ascending order, it returns the
-    difference after each of them, (marks, dim).
+    difference after each of them, (marks, dim). A `correction` (dim,) is added to the gradient of every step.
     """
     model.load(start)
     model.module.train()
     parameters = [p for p in model.module.parameters() if p.requires_grad]
-    descent = Descent(parameters, settings)
+    descent = Descent(parameters, settings, correction=model.gradient_pieces(correction))
     passed = []
     for number, order in enumerate(epochs(len(targets), settings, rng), start=1):
         for batch in torch.split(torch.from_numpy(order), settings.batch_size):

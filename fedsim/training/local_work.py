@@ -33,6 +33,8 @@ class LocalWork(Settings):
     data_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The part of its examples that a client draws afresh, without replacement, in every round."""
 
+    algorithm: Literal["fedavg", "scaffold"] = "fedavg"
+    """`scaffold`: control variates of clients and server take the clients' drift out of every step."""
     weight_decay: NonNegativeFloat = 0.0
     proximal_mu: NonNegativeFloat = 0.0
     """FedProx: weight of half the squared distance from the model that was sent."""
@@ -46,7 +48,21 @@ class LocalWork(Settings):
             raise PydanticCustomError("steps", "expected either local_epochs or local_steps")
         if self.optimiser == "adam" and self.momentum:
             raise PydanticCustomError("steps", "adam has momentum of its own: expected momentum = 0")
+        if self.algorithm == "scaffold":
+            if self.optimiser != "sgd" or self.momentum:
+                raise PydanticCustomError(
+                    "steps", "scaffold takes plain steps: expected optimiser = sgd and momentum = 0"
+                )
+            if self.weighting != "equal":
+                raise PydanticCustomError(
+                    "steps", "scaffold averages control variates of clients: expected weighting = equal"
+                )
         return self
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of the model's length in a message to or from a client: SCAFFOLD sends two."""
+        return 2 if self.algorithm == "scaffold" else 1
 
     @property
     def is_plain(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +11,13 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
-from fedsim.core.files import private_folder, reading, write_npy
+from fedsim.core.files import npy_header, private_folder, reading, write_npy, written_whole
 
 if TYPE_CHECKING:
     from fedsim.trusted.diary import Diary
 
 _PARTICIPATION = "participation"
+_PARTICIPATION_FILE, _UPDATES_FILE = "participation.npy", "updates.npy"
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,16 @@ class Truth:
     def save(self, folder: Path) -> None:
         """Two arrays in a folder of their own, which is private."""
         private_folder(folder)
-        write_npy(folder / "participation.npy", self.participation)
-        write_npy(folder / "updates.npy", self.updates)
+        write_npy(folder / _PARTICIPATION_FILE, self.participation)
+        write_npy(folder / _UPDATES_FILE, self.updates)
 
     @classmethod
     def load(cls, folder: Path) -> Truth:
         """The truth as `save` left it."""
         with reading(folder, "the truth of a run"):
             truth = cls(
-                participation=np.load(folder / "participation.npy", allow_pickle=False),
-                updates=np.load(folder / "updates.npy", mmap_mode="r", allow_pickle=False),
+                participation=np.load(folder / _PARTICIPATION_FILE, allow_pickle=False),
+                updates=np.load(folder / _UPDATES_FILE, mmap_mode="r", allow_pickle=False),
             )
             participation = truth.participation
             if participation.ndim != 2 or participation.dtype != np.uint8 or (participation > 1).any():
@@ -75,14 +76,27 @@ class TruthRecorder:
 
     def truth(self, diaries: Iterable[Diary]) -> Truth:
         """The whole truth, from the diaries of all devices."""
+        return Truth(self.participation, np.stack(list(self._updates(diaries))))
+
+    def save(self, folder: Path, diaries: Iterable[Diary]) -> None:
+        """What `Truth.save` writes, without a matrix of all updates in memory."""
+        private_folder(folder)
+        write_npy(folder / _PARTICIPATION_FILE, self.participation)
+        with written_whole(folder / _UPDATES_FILE) as temporary, temporary.open("wb") as file:
+            file.write(npy_header(np.dtype(np.float32), (self.participation.shape[1], self._dim)))
+            for update in self._updates(diaries):
+                file.write(update.data)
+
+    def _updates(self, diaries: Iterable[Diary]) -> Iterator[NDArray[np.float32]]:
+        """The mean update of every client, (dim,), one after the other."""
         rounds_of = self.participation.sum(axis=0, dtype=np.int64)
-        updates = np.full((len(rounds_of), self._dim), np.nan, dtype=np.float32)
-        for diary in diaries:
-            summed = int(rounds_of[diary.client])
-            if diary.rounds != summed:
-                raise RuntimeError(
-                    f"client {diary.client} sent {diary.rounds} updates, the sums hold {summed}"
-                )
-            if diary.total is not None and diary.rounds:
-                updates[diary.client] = diary.total / np.float32(diary.rounds)
-        return Truth(self.participation, updates)
+        of_client = {diary.client: diary for diary in diaries}
+        unknown = np.full(self._dim, np.nan, dtype=np.float32)
+        for client, summed in enumerate(rounds_of.tolist()):
+            diary = of_client.pop(client, None)
+            if diary is not None and diary.rounds != summed:
+                raise RuntimeError(f"client {client} sent {diary.rounds} updates, the sums hold {summed}")
+            if diary is not None and diary.total is not None and diary.rounds:
+                yield diary.total / np.float32(diary.rounds)
+            else:
+                yield unknown

@@ -57,7 +57,7 @@ def attack_process(settings: AttackSettings, *runs: Path) -> AttackProcess:
         _process.close()
         _process = None
     if _process is None:
-        _process = AttackProcess(access, ["torch"] if settings.inference else [])
+        _process = AttackProcess(access, [name for attack in settings.inference for name in attack.imports])
         atexit.register(_process.close)
     return _process
 

@@ -116,7 +116,7 @@ class _Evaluation:
     def __call__(self, model: NDArray[np.float32]) -> Row:
         if self._latest is not None and np.array_equal(model, self._latest[0]):
             return self._latest[1]
-        self._model.load(model)
+        self._model.load(model[: self._model.dim])
         found = evaluated(self._task, self._model.module, self._inputs, self._targets)
         figures = {self._task.metric.name: found.metric, **found.further}
         row = {LOSS: found.loss, **{metric_column(name): value for name, value in figures.items()}}

@@ -69,13 +69,25 @@ class Scenario(Settings):
         return self
 
     @model_validator(mode="after")
+    def _control_variates_move(self) -> Self:
+        if self.clients.algorithm == "scaffold" and self.federation.server_model == "fixed":
+            raise PydanticCustomError(
+                "contract",
+                "clients.algorithm is scaffold, which corrects steps towards a model that learns: "
+                "set federation.server_model to updated",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _noise_fits_the_mean(self) -> Self:
         is_plain = self.federation.strategy == FedAvg() and self.clients.weighting == "equal"
+        is_plain = is_plain and self.clients.algorithm == "fedavg"
         if not is_plain and any(defence.needs_plain_mean for defence in self.defences):
             raise PydanticCustomError(
                 "contract",
                 "defences: noise on the model is scaled for plain means: its ε holds only with "
-                "federation.strategy fedavg and clients.weighting equal; or put the noise on the sum",
+                "federation.strategy fedavg, clients.weighting equal and clients.algorithm fedavg; "
+                "or put the noise on the sum",
             )
         return self
 

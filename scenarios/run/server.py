@@ -13,6 +13,7 @@ from attacks.observing import ObservingStrategy
 from fedsim.devices.client import IDENTIFY
 from fedsim.flower import enter_task, parameters_of, vector_record
 from fedsim.records import Transcript, TranscriptWriter
+from fedsim.server.scaffold import ControlVariates
 from fedsim.server.strategy import server_strategy
 from fedsim.trusted.aggregation import TrustedAggregation
 from fedsim.trusted.cohort import CohortGrid, cohort_reply
@@ -54,6 +55,8 @@ def build_server(world: World) -> Strategy:
     server = server_strategy(federation.server_model, federation.strategy, scenario.clients.weighting)
     for place, defence in enumerate(scenario.defences):
         server = defence.on_server(server, seed=scenario.seed, place=place)
+    if scenario.clients.algorithm == "scaffold":
+        return ControlVariates(server, federation.clients)
     return server
 
 

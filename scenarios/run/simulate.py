@@ -61,7 +61,7 @@ def simulate(
     history = RecordHistory(world, directory, listeners)
     hooks = [ReportProgress(progress, rounds), *hooks]
     seconds, model = _run_rounds(directory, rounds, engine, history, hooks)
-    world.model.load(model)
+    world.model.load(model[: world.model.dim])
     save_model(world.model.module, directory.model)
     void_rounds = int(Transcript.load(directory.transcript).void.sum())
     return Simulation(seconds, _evaluation(world), void_rounds)
@@ -96,11 +96,11 @@ def _run_rounds(
     obstacle = obstacle_to_resuming(world, engine)
     before = _starting_point(world, directory, obstacle)
     began = time.perf_counter() - before.seconds
-    truth = TruthRecorder(federation.rounds, federation.clients, world.model.dim)
+    truth = TruthRecorder(federation.rounds, federation.clients, len(world.start))
     with TranscriptWriter(
         directory.transcript,
         federation.rounds,
-        world.model.layer_shapes,
+        world.layer_shapes,
         keep=before.rounds,
         digests=before.transcript if before.rounds else None,
     ) as transcript:
@@ -126,7 +126,7 @@ def _run_rounds(
                 )
             loop.run(MeteredGrid(grid, history.traffic, uncounted=INTRODUCTIONS), until)
             if until == federation.rounds:
-                truth.truth(read_diaries(grid)).save(directory.truth)
+                truth.save(directory.truth, read_diaries(grid))
 
         if before.rounds:
             with parsing(_other(directory)):

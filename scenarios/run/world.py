@@ -15,6 +15,7 @@ from fedsim.data import Dataset, DataSource, Owned
 from fedsim.training.device import find_device
 from fedsim.training.local_training import FlatModel, check_batches, initial_model
 from fedsim.training.local_work import LocalWork
+from fedsim.training.remembering import remembering
 from scenarios.run.inference.judges import JUDGES
 from scenarios.run.scenario import Scenario
 
@@ -24,8 +25,9 @@ class World:
     """Everything that the apps of a federation are built from.
 
     `owned` holds the positions of each client's training examples, `schedule` (rounds, clients) the invited
-    clients of each round. `model` starts with the parameters of round 0, and `start` keeps them. `knowledge`
-    is what the server knows beside its view. Preparing a world finds every mistake that only the data can
+    clients of each round. `model` starts with the parameters of round 0. `start` is the vector that the
+    server sends first: these parameters, and with SCAFFOLD its control variate, which is zero. `knowledge` is
+    what the server knows beside its view. Preparing a world finds every mistake that only the data can
     reveal. The same scenario gives the same world in every process, and preparing it writes nothing.
     """
 
@@ -54,9 +56,17 @@ class World:
         federation.aggregation.check_cohort(int(schedule.sum(axis=1).max()))
         model = FlatModel(initial_model(scenario.model, data.task, stream(seed, Stage.MODEL)))
         check_batches(model.module, owned, scenario.clients)
-        world = cls(scenario, data, owned, schedule, model, model.read(), server_knowledge(scenario, data))
+        remembering(model.module, scenario.clients)
+        start = np.zeros(scenario.clients.vectors * model.dim, dtype=np.float32)
+        start[: model.dim] = model.read()
+        world = cls(scenario, data, owned, schedule, model, start, server_knowledge(scenario, data))
         world.check_inference()
         return world
+
+    @property
+    def layer_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the tensors that a sum concatenates."""
+        return self.model.layer_shapes * self.scenario.clients.vectors
 
     def check_inference(self) -> None:
         """A `UserError` about an inference attack that cannot work on this data, model or recipe."""
@@ -80,10 +90,12 @@ def server_knowledge(scenario: Scenario, data: Dataset) -> Knowledge:
             f"the part that nobody trains on holds {there} {data.task.noun}"
         )
     auxiliary = data.test[np.sort(stream(scenario.seed, Stage.AUXILIARY).permutation(there)[:wanted])]
+    work = LocalWork.model_validate(scenario.clients.model_dump(include=set(LocalWork.model_fields)))
     return Knowledge(
         model=scenario.model,
         task=data.task,
-        work=LocalWork.model_validate(scenario.clients.model_dump(include=set(LocalWork.model_fields))),
+        # Inference knows plain local training: in a client's first round SCAFFOLD's is the same.
+        work=work.model_copy(update={"algorithm": "fedavg"}),
         auxiliary=Auxiliary(auxiliary.inputs, auxiliary.targets, auxiliary.attributes),
     )
 

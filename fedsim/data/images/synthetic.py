@@ -28,6 +28,7 @@ Field = NDArray[np.float64]
 """(n, size, size): one value per pixel and image."""
 
 _SIZE = 32
+_PAINTED_TOGETHER = 100
 
 
 class Synthetic(Source):
@@ -66,13 +67,19 @@ class Synthetic(Source):
 
 def _draw(n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     labels = rng.integers(len(SHAPE_NAMES), size=n)
-    x, y = _placed_grid(n, rng)
-    distance = _signed_distance(labels, x, y)
-    # A soft edge one pixel wide: hard edges alias at this size.
-    coverage = np.clip(0.5 - distance * _SIZE / 4, 0, 1)[..., None]
-    pixels = coverage * _texture(n, rng) + (1 - coverage) * _background(n, rng)
-    pixels += rng.normal(0, 0.02, pixels.shape)
-    return (np.clip(pixels, 0, 1) * 255).round().astype(np.uint8), labels.astype(np.int64)
+    drawn = (_place(n, rng), _texture(n, rng), _background(n, rng))
+    images = np.empty((n, _SIZE, _SIZE, 3), dtype=np.uint8)
+    # A few at a time: all at once would take a hundred times the memory of the images.
+    for begin in range(0, n, _PAINTED_TOGETHER):
+        part = slice(begin, begin + _PAINTED_TOGETHER)
+        place, texture, background = (tuple(each[part] for each in numbers) for numbers in drawn)
+        distance = _signed_distance(labels[part], *_placed_grid(*place))
+        # A soft edge one pixel wide: hard edges alias at this size.
+        coverage = np.clip(0.5 - distance * _SIZE / 4, 0, 1)[..., None]
+        pixels = coverage * _blended(np.sin, *texture) + (1 - coverage) * _blended(np.tanh, *background)
+        pixels += rng.normal(0, 0.02, pixels.shape)
+        images[part] = (np.clip(pixels, 0, 1) * 255).round()
+    return images, labels.astype(np.int64)
 
 
 def _warmed(images: NDArray[np.uint8], warm: NDArray[np.bool_]) -> NDArray[np.uint8]:
@@ -81,17 +88,27 @@ def _warmed(images: NDArray[np.uint8], warm: NDArray[np.bool_]) -> NDArray[np.ui
     return np.asarray((images * tint).round(), dtype=np.uint8)
 
 
-def _placed_grid(n: int, rng: np.random.Generator) -> tuple[Field, Field]:
-    """Coordinates of every pixel as the shape sees them: shifted, turned and scaled per image."""
-    axis = np.linspace(-1, 1, _SIZE)
-    y, x = np.meshgrid(axis, axis, indexing="ij")
+def _place(n: int, rng: np.random.Generator) -> tuple[Field, ...]:
+    """Shift to the right and down, turn and scale of the shape, each (n, 1, 1)."""
     shift_x, shift_y, turn = (rng.uniform(-a, a, (n, 1, 1)) for a in (0.25, 0.25, 0.35))
-    scale = rng.uniform(0.75, 1.15, (n, 1, 1))
+    return shift_x, shift_y, turn, rng.uniform(0.75, 1.15, (n, 1, 1))
+
+
+def _placed_grid(shift_x: Field, shift_y: Field, turn: Field, scale: Field) -> tuple[Field, Field]:
+    """Coordinates of every pixel as the shape sees them: shifted, turned and scaled per image."""
+    x, y = _grid()
     x, y = (x - shift_x) / scale, (y - shift_y) / scale
     return (
         (np.cos(turn) * x + np.sin(turn) * y),
         (np.cos(turn) * y - np.sin(turn) * x),
     )
+
+
+def _grid() -> tuple[Field, Field]:
+    """Coordinates (size, size) of the pixels, from -1 to 1: to the right, and down."""
+    axis = np.linspace(-1, 1, _SIZE)
+    y, x = np.meshgrid(axis, axis, indexing="ij")
+    return x, y
 
 
 def _signed_distance(labels: NDArray[np.int64], x: Field, y: Field) -> Field:
@@ -133,24 +150,29 @@ _SHAPES: dict[str, Callable[[Field, Field], Field]] = {
 SHAPE_NAMES = tuple(_SHAPES)
 
 
-def _texture(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Two colours blended by a wave of random direction and wavelength: (n, size, size, 3)."""
+def _texture(n: int, rng: np.random.Generator) -> tuple[Field, ...]:
+    """Two bright colours, and a wave of random direction and wavelength that blends them."""
     bright, second = rng.uniform(0.45, 1, (n, 1, 1, 3)), rng.uniform(0.3, 1, (n, 1, 1, 3))
-    blend = 0.5 + 0.5 * np.sin(_wave(n, rng, low=2, high=14))
-    return bright * blend[..., None] + second * (1 - blend[..., None])
+    return bright, second, *_wave(n, rng, low=2, high=14)
 
 
-def _background(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A dark gradient between two colours, in a random direction: (n, size, size, 3)."""
+def _background(n: int, rng: np.random.Generator) -> tuple[Field, ...]:
+    """Two dark colours, and the random direction of the gradient between them."""
     first, second = rng.uniform(0, 0.4, (n, 1, 1, 3)), rng.uniform(0, 0.55, (n, 1, 1, 3))
-    blend = 0.5 + 0.5 * np.tanh(_wave(n, rng, low=0.5, high=1.5))
-    return first * blend[..., None] + second * (1 - blend[..., None])
+    direction, frequency, _ = _wave(n, rng, low=0.5, high=1.5)
+    return first, second, direction, frequency, np.zeros_like(frequency)
 
 
-def _wave(n: int, rng: np.random.Generator, *, low: float, high: float) -> Field:
-    axis = np.linspace(-1, 1, _SIZE)
-    y, x = np.meshgrid(axis, axis, indexing="ij")
-    direction, frequency, phase = (
-        rng.uniform(a, b, (n, 1, 1)) for a, b in ((0, 2 * np.pi), (low, high), (0, 2 * np.pi))
-    )
-    return frequency * (np.cos(direction) * x + np.sin(direction) * y) + phase * (low > 1)
+def _wave(n: int, rng: np.random.Generator, *, low: float, high: float) -> tuple[Field, ...]:
+    """Direction, frequency and phase, each (n, 1, 1)."""
+    ranges = ((0, 2 * np.pi), (low, high), (0, 2 * np.pi))
+    return tuple(rng.uniform(a, b, (n, 1, 1)) for a, b in ranges)
+
+
+def _blended(shape: Callable[[Field], Field], *numbers: Field) -> NDArray[np.float64]:
+    """(n, size, size, 3) two colours, blended by a wave of this shape."""
+    first, second, direction, frequency, phase = numbers
+    x, y = _grid()
+    wave = frequency * (np.cos(direction) * x + np.sin(direction) * y) + phase
+    blend = (0.5 + 0.5 * shape(wave))[..., None]
+    return first * blend + second * (1 - blend)

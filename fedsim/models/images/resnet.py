@@ -22,12 +22,13 @@ class Resnet(Convolutional):
     """A small ResNet: three stages of residual blocks, with GroupNorm, LayerNorm or BatchNorm.
 
     With the defaults 78,042 parameters on colour images of any size in ten classes. `statistics` are those of
-    batch normalisation: `shared` ones are part of an update, `local` ones stay on the devices, and `frozen`
-    ones never change (`fedsim.models.normalisation`).
+    batch normalisation: `shared` ones are part of an update, `local` ones stay on the devices, with `fedbn`
+    together with scale and shift, and `frozen` ones never change (`fedsim.models.normalisation`).
     """
 
     smallest_side: ClassVar[int] = 4
     stages: ClassVar[int] = 3
+    channels_last: ClassVar[bool] = True
 
     name: Literal["resnet"] = "resnet"
     width: Width = 16
@@ -35,7 +36,7 @@ class Resnet(Convolutional):
     blocks: PositiveInt = 1
     """Residual blocks per stage."""
     norm: Literal["group", "layer", "batch"] = "group"
-    statistics: Literal["shared", "local", "frozen"] = "shared"
+    statistics: Literal["shared", "local", "fedbn", "frozen"] = "shared"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the last layer's inputs that a step leaves out."""
 

@@ -14,7 +14,14 @@ from attacks.view import AttackerView
 from fedsim.core.seeds import Stage, stream
 from fedsim.devices.client import defended_update, weighted
 from fedsim.training.determinism import layers_draw
-from fedsim.training.local_training import FlatModel, examples_used, initial_model, local_update
+from fedsim.training.local_training import (
+    FlatModel,
+    examples_used,
+    initial_model,
+    local_update,
+    path_length,
+)
+from fedsim.training.remembering import remembering
 from fedsim.trusted.truth import Truth
 from scenarios.run.server import sent_models
 from scenarios.run.world import World
@@ -169,16 +176,26 @@ def single_update(world: World, client: int, round_index: int = 0) -> Vectors:
     """The update that a device sends for the first model, with the random numbers of that round."""
     scenario, task, mine = world.scenario, world.data.task, world.data.train[world.owned[client]]
     scratch = FlatModel(initial_model(scenario.model, task, _scratch_rng()))
-    with layers_draw(scenario.seed, client, round_index):
-        update = local_update(
-            scratch,
-            world.start,
-            inputs=task.as_inputs(mine.inputs),
-            targets=task.as_targets(mine.targets),
-            loss=task.loss,
-            settings=scenario.clients.in_round(round_index),
-            rng=stream(scenario.seed, Stage.CLIENT, client, round_index),
-        )
+    settings = scenario.clients.in_round(round_index)
+
+    def trained(start: Vectors, correction: Vectors | None) -> Vectors:
+        with layers_draw(scenario.seed, client, round_index):
+            return local_update(
+                scratch,
+                start,
+                inputs=task.as_inputs(mine.inputs),
+                targets=task.as_targets(mine.targets),
+                loss=task.loss,
+                settings=settings,
+                rng=stream(scenario.seed, Stage.CLIENT, client, round_index),
+                correction=correction,
+            )
+
+    device = remembering(scratch.module, settings)
+    if device is None:
+        update = trained(world.start, None)
+    else:
+        update, _ = device.answer(world.start, None, trained, path=path_length(len(mine), settings))
     examples = examples_used(len(mine), scenario.clients)
     return defended_update(
         weighted(update, scenario.clients.weighting, examples),
