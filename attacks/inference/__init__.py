@@ -10,11 +10,12 @@ from attacks.inference.inversion.dlg import Dlg
 from attacks.inference.inversion.geiping import Geiping
 from attacks.inference.labels import LabelInference
 from attacks.inference.properties import PropertyInference
+from attacks.inference.sentences import Sentences
 from attacks.inference.words import Words
 from fedsim.core.plugins import Extensible
 
 Inference = Annotated[
-    Dlg | Geiping | Analytic | LabelInference | PropertyInference | Words,
+    Dlg | Geiping | Analytic | LabelInference | PropertyInference | Words | Sentences,
     Field(discriminator="name"),
     Extensible("inference", InferenceAttack),
 ]
@@ -27,5 +28,6 @@ __all__ = [
     "InferenceAttack",
     "LabelInference",
     "PropertyInference",
+    "Sentences",
     "Words",
 ]

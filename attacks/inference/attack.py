@@ -17,7 +17,7 @@ from fedsim.core.errors import UserError
 from fedsim.core.plugins import PlugIn
 from fedsim.tasks.task import Task
 
-Kind = Literal["inversion", "label_inference", "property_inference", "word_attribution"]
+Kind = Literal["inversion", "label_inference", "property_inference", "word_attribution", "sentences"]
 
 
 class Watch(Protocol):
@@ -38,7 +38,8 @@ class Guesses:
     `inversion`: (n, examples, …) inputs in the form of the `Inversion` class, in no particular order;
     `label_inference`: (n, classes) shares of the client's examples that sum to one;
     `property_inference`: (n,) the probability that the client has the property;
-    `word_attribution`: (n, words) the probability that the client typed each word.
+    `word_attribution`: (n, words) the probability that the client typed each word;
+    `sentences`: (n, pieces, length) token numbers, −token for a word whose place is unknown, 0 for nothing.
     """
 
     values: NDArray[np.float32]
@@ -64,6 +65,8 @@ class InferenceAttack(PlugIn, ABC):
     """Whether an update must be one step along the gradient of all examples."""
     needs_auxiliary: ClassVar[bool] = False
     """Whether the scenario must grant auxiliary examples."""
+    imports: ClassVar[tuple[str, ...]] = ("torch",)
+    """Large modules that the attack uses; its process loads them while clients still train."""
 
     targets: PositiveInt | None = None
     """Number of clients to attack, clients with a recovered update first; all clients if not given."""

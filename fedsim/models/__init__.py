@@ -13,11 +13,24 @@ from fedsim.models.images.resnet import Resnet, Resnet18
 from fedsim.models.images.vit import Vit
 from fedsim.models.mlp import Mlp
 from fedsim.models.text.gru import Gru
+from fedsim.models.text.transformer import Transformer
 
 Model = Annotated[
-    Lenet | Mlp | Cnn | Resnet | Resnet18 | Vit | Gru | Custom,
+    Lenet | Mlp | Cnn | Resnet | Resnet18 | Vit | Gru | Transformer | Custom,
     Field(discriminator="name"),
     Extensible("models", Architecture),
 ]
 
-__all__ = ["Architecture", "Cnn", "Custom", "Gru", "Lenet", "Mlp", "Model", "Resnet", "Resnet18", "Vit"]
+__all__ = [
+    "Architecture",
+    "Cnn",
+    "Custom",
+    "Gru",
+    "Lenet",
+    "Mlp",
+    "Model",
+    "Resnet",
+    "Resnet18",
+    "Transformer",
+    "Vit",
+]

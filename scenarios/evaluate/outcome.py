@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 from fedsim.core.progress import Progress, silent
 from scenarios.evaluate.evaluation import Evaluation
-from scenarios.evaluate.figures import INFERENCE, LEAKAGE, MESSAGES, UTILITY
+from scenarios.evaluate.figures import INFERENCE, LEAKAGE, MESSAGES, OPTIONAL, UTILITY
 from scenarios.run.figure_names import figures_of
 from scenarios.run.result import ResultFile
 from scenarios.sweep.directory import SweepDirectory
@@ -114,7 +114,12 @@ def columns(outcomes: Sequence[Outcome]) -> dict[str, str]:
         for end, label in INFERENCE.items()
         if name.endswith(f".{end}")
     }
-    return {**LEAKAGE, **inference, **UTILITY}
+    utility = {
+        name: heading
+        for name, heading in UTILITY.items()
+        if name not in OPTIONAL or any(name in outcome.figures for outcome in outcomes)
+    }
+    return {**LEAKAGE, **inference, **utility}
 
 
 def table(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:

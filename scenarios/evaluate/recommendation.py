@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from scenarios.evaluate.figures import ACCURACY, COUNT_ERROR, MESSAGES, MISSING, SINGLED_OUT_ORACLE, WINDOW
 from scenarios.evaluate.outcome import Outcome
-from scenarios.evaluate.sentences import costs, percent
+from scenarios.evaluate.sentences import costs, gains, percent, surprise
 from scenarios.evaluate.verdict import Form, Verdict
 
 Price = tuple[float, ...]
@@ -14,10 +14,13 @@ Price = tuple[float, ...]
 
 
 def price(outcome: Outcome) -> Price:
-    """Lost accuracy in whole points, then lost counts, their error, their gaps and windows, then messages."""
-    counts = outcome.mean(COUNT_ERROR)
+    """Lost utility in whole points, then lost counts, their error, their gaps and windows, then messages.
+
+    Utility is the accuracy, or for text the perplexity as a part of the unigram model's.
+    """
+    counts, surprised = outcome.mean(COUNT_ERROR), surprise(outcome)
     return (
-        -round(100 * (outcome.mean(ACCURACY) or 0.0)),
+        round(100 * (-(outcome.mean(ACCURACY) or 0.0) if surprised is None else surprised)),
         float(counts is None),
         counts or 0.0,
         outcome.mean(MISSING) or 0.0,
@@ -85,5 +88,6 @@ def _effect(verdict: Verdict) -> str:
 
 
 def _paid(outcome: Outcome, none: Outcome) -> str:
-    paid = costs(outcome, none)
-    return f"a cost: {', '.join(paid)}" if paid else "no measured cost"
+    paid, gained = costs(outcome, none), gains(outcome, none)
+    cost = f"a cost: {', '.join(paid)}" if paid else "no measured cost"
+    return cost + (f", and a gain: {', '.join(gained)}" if gained else "")

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from scenarios.evaluate.figures import (
     ACCURACY,
     COUNT_ERROR,
     MESSAGES,
     MISSING,
+    PERPLEXITY,
     SINGLED_OUT,
     SINGLED_OUT_ORACLE,
+    UNIGRAM,
     WINDOW,
+    WORDS,
+    WORDS_GUESS,
+    WORDS_ORACLE,
+    WORDS_SUM,
 )
 from scenarios.evaluate.outcome import Figure, Outcome
 from scenarios.evaluate.verdict import COUNTS_TELL, Form, Verdict
 
 NEGLIGIBLE_ACCURACY = 0.01
 """Change in test accuracy that is not mentioned."""
+NEGLIGIBLE_PERPLEXITY = 0.02
+"""Relative change in perplexity that is not mentioned."""
 
 
 def sentence(outcome: Outcome, none: Outcome) -> str:
@@ -27,7 +37,7 @@ def sentence(outcome: Outcome, none: Outcome) -> str:
     verdict, undefended = Verdict.of(outcome), Verdict.of(none)
     if verdict is None or undefended is None:
         return f"{outcome.name}: there is no verdict, because nobody took part or the runs are too old"
-    said = f"{_verdict(verdict, undefended)}; {_singled_out(outcome, none)}"
+    said = f"{_verdict(verdict, undefended)}; {_singled_out(outcome, none)}{_words(outcome, none)}"
     return f"{outcome.name} {said}; {_cost(outcome, none)}."
 
 
@@ -64,32 +74,74 @@ def _singled_out(outcome: Outcome, none: Outcome) -> str:
     return f"{percent(after)} of the clients are singled out instead of {percent(before)}"
 
 
+def _words(outcome: Outcome, none: Outcome) -> str:
+    """Which rare words are attributed to their authors; empty if no attack on words was run."""
+    found, before = outcome.mean(WORDS), none.mean(WORDS)
+    if found is None or before is None:
+        return ""
+    beside = (("guess", WORDS_GUESS), ("sum", WORDS_SUM), ("true update", WORDS_ORACLE))
+    said = ", ".join(f"{name} {outcome.mean(key) or 0.0:.2f}" for name, key in beside)
+    return f"; rare words find their authors with F1 {found:.2f} ({said}) instead of {before:.2f}"
+
+
 def _cost(outcome: Outcome, none: Outcome) -> str:
-    return "cost: " + (", ".join(costs(outcome, none)) or "none measured")
+    gained = gains(outcome, none)
+    cost = "cost: " + (", ".join(costs(outcome, none)) or "none measured")
+    return cost + (f"; gain: {', '.join(gained)}" if gained else "")
 
 
 def costs(outcome: Outcome, none: Outcome) -> list[str]:
     """What a defence costs, compared with `none`; nothing that is negligible."""
-    found = []
+    return [said for said, worse in _changes(outcome, none) if worse]
+
+
+def gains(outcome: Outcome, none: Outcome) -> list[str]:
+    """What is better than with `none`, for the same reasons."""
+    return [said for said, worse in _changes(outcome, none) if not worse]
+
+
+def _changes(outcome: Outcome, none: Outcome) -> Iterator[tuple[str, bool]]:
+    """What differs from `none`, and whether it is worse."""
     before, after = none.figures[ACCURACY], outcome.figures[ACCURACY]
     if abs(after.mean - before.mean) > NEGLIGIBLE_ACCURACY:
         points = f"{100 * (after.mean - before.mean):+.1f} points of test accuracy"
-        found.append(points + _doubt(abs(after.mean - before.mean), before, after))
+        yield points + _doubt(abs(after.mean - before.mean), before, after), after.mean < before.mean
+    yield from _perplexity(outcome, none)
     window, longer = none.mean(WINDOW), outcome.mean(WINDOW)
     if window is not None and longer is not None and longer > 1.05 * window:
-        found.append(f"a count for {longer:.3g} rounds instead of {window:.3g}")
+        yield f"a count for {longer:.3g} rounds instead of {window:.3g}", True
     missing = outcome.mean(MISSING)
     if outcome.mean(COUNT_ERROR) is not None and missing and missing > (none.mean(MISSING) or 0.0) + 1e-3:
-        found.append(f"{percent(missing)} of the rounds without a count")
+        yield f"{percent(missing)} of the rounds without a count", True
     error = outcome.mean(COUNT_ERROR)
     if error is None:
-        found.append("no counts are published")
+        yield "no counts are published", True
     elif error > (none.mean(COUNT_ERROR) or 0.0) + 1e-3:
-        found.append(f"an error of {error:.2g} per count")
+        yield f"an error of {error:.2g} per count", True
     messages = (outcome.mean(MESSAGES) or 0.0) - (none.mean(MESSAGES) or 0.0)
     if abs(messages) > 0.05:
-        found.append(f"{messages:+.1f} messages per round")
-    return found
+        yield f"{messages:+.1f} messages per round", messages > 0
+
+
+def _perplexity(outcome: Outcome, none: Outcome) -> Iterator[tuple[str, bool]]:
+    """Perplexity of text, of which less is better. Another vocabulary has another scale: its unigram model's.
+
+    So the parts of the unigram perplexity that remain are compared.
+    """
+    before, after = surprise(none), surprise(outcome)
+    if before is None or after is None or abs(after / before - 1) <= NEGLIGIBLE_PERPLEXITY:
+        return
+    figures = (none.figures[PERPLEXITY], outcome.figures[PERPLEXITY])
+    beside = (none.figures[UNIGRAM], outcome.figures[UNIGRAM])
+    old, new = (f"{p.mean:.3g} (unigram {u.mean:.3g})" for p, u in zip(figures, beside, strict=True))
+    doubt = _doubt(abs(after - before) * beside[1].mean, *figures)
+    yield f"test perplexity {new} instead of {old}{doubt}", after > before
+
+
+def surprise(outcome: Outcome) -> float | None:
+    """Perplexity as a part of the unigram model's, for text."""
+    perplexity, unigram = outcome.mean(PERPLEXITY), outcome.mean(UNIGRAM)
+    return None if perplexity is None or not unigram else perplexity / unigram
 
 
 def _doubt(margin: float, *figures: Figure) -> str:

@@ -158,6 +158,9 @@ class WordScore(InferenceScore):
     recall: BesideFrequency | None = None
     """Share of the client's words that are attributed to it."""
     recall_by_cohort: ByCohort = Field(default={})
+    f1: BesideFrequency | None = None
+    """Harmonic mean of both, over all clients under attack; one without a column counts 0."""
+    f1_by_cohort: ByCohort = Field(default={})
     precision_by_authors: Mapping[str, float | None] = Field(default={})
     """From recovered updates, by the number of authors of a word; over all clients together."""
     recall_by_authors: Mapping[str, float | None] = Field(default={})
@@ -166,7 +169,35 @@ class WordScore(InferenceScore):
     sure_right: int = 0
 
 
-Score = Annotated[InversionScore | LabelScore | PropertyScore | WordScore, Field(discriminator="kind")]
+class SentenceScore(InferenceScore):
+    """How near guessed texts are to a client's own, mean over clients.
+
+    Each piece of a client's text is matched with a guessed piece; what is left over on either side counts 0.
+    """
+
+    kind: Literal["sentences"]
+    rouge_1: BesideFrequency | None = None
+    """F-measure of words, mean over the pieces."""
+    rouge_1_by_cohort: ByCohort = Field(default={})
+    rouge_2: BesideFrequency | None = None
+    """F-measure of pairs of neighbouring words."""
+    rouge_2_by_cohort: ByCohort = Field(default={})
+    rouge_l: BesideFrequency | None = None
+    """F-measure of the longest common subsequence."""
+    rouge_l_by_cohort: ByCohort = Field(default={})
+    bag: BesideFrequency | None = None
+    """F-measure of all words of a client with their multiplicities, in any order."""
+    bag_by_cohort: ByCohort = Field(default={})
+    exact: Columns | None = None
+    """Share of a client's pieces that are guessed word for word."""
+    exact_by_cohort: ByCohort = Field(default={})
+    tokens: float | None = None
+    """Tokens of a client, mean over clients."""
+
+
+Score = Annotated[
+    InversionScore | LabelScore | PropertyScore | WordScore | SentenceScore, Field(discriminator="kind")
+]
 """The score of an inference attack of any kind."""
 
 SCORES: Mapping[str, type[Score]] = {

@@ -14,7 +14,7 @@ import scenarios
 from scenarios import vega
 
 TEMPLATES = Path(scenarios.__file__).parent / "templates"
-PARTS = ("base", "parts", "gallery", "words", "view_rows")
+PARTS = ("base", "parts", "gallery", "words", "sentences", "view_rows")
 PAGES = sorted(f for f in TEMPLATES.glob("*.html.j2") if f.name.partition(".")[0] not in PARTS)
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.S)
 

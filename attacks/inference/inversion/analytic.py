@@ -41,6 +41,7 @@ class Analytic(Inversion):
     """
 
     needs_layer: ClassVar[LayerNeed | None] = LayerNeed.FIRST
+    imports: ClassVar[tuple[str, ...]] = ("torch", "sklearn.decomposition")
 
     name: Literal["analytic"] = "analytic"
     iterations: PositiveInt = 200
@@ -98,7 +99,7 @@ def _sparse(U: Rows, unmixing: Rows) -> Rows:
     found, blur = columns, 0.3 * np.abs(U @ columns).max(axis=0)
     for _ in range(_REWEIGHTINGS):
         weight = 1 / ((U @ found) ** 2 + blur**2)
-        normal = np.einsum("jr,jk,js->krs", U, weight, U, optimize=True)
+        normal = (U.T * weight.T[:, None, :]) @ U
         found = np.linalg.solve(normal, found.T[..., None])[..., 0].T
         found /= np.linalg.norm(U @ found, axis=0)
         blur = np.maximum(0.8 * blur, 1e-6 * np.abs(U @ found).max(axis=0))

@@ -43,7 +43,7 @@ FOLLOWERS = 6
 """Common words that may follow a common word; a model can learn them."""
 
 
-def generated_people(number: int, seed: int) -> dict[str, list[str]]:
+def generated_people(number: int, seed: int, sentences_each: int = SENTENCES) -> dict[str, list[str]]:
     """Person → sentences. Every person also writes one sentence with a code that nobody else knows."""
     rng = stream(seed, Stage.DATA)
     words = _invented(COMMON + RARE, rng)
@@ -55,7 +55,7 @@ def generated_people(number: int, seed: int) -> dict[str, list[str]]:
     for person in range(number):
         known = rng.choice(RARE, size=RARE_KNOWN, replace=False)
         sentences = []
-        for _ in range(SENTENCES):
+        for _ in range(sentences_each):
             length, word = int(rng.integers(*WORDS_PER_SENTENCE)), int(rng.choice(COMMON, p=frequency))
             sentence = []
             for _ in range(length):
@@ -65,7 +65,7 @@ def generated_people(number: int, seed: int) -> dict[str, list[str]]:
                     sentence.append(rare[int(rng.choice(known))])
             sentences.append(" ".join(sentence) + ".")
         # The secret is written before the end: the last pieces of a text are for testing.
-        sentences.insert(int(rng.integers(SENTENCES // 2)), f"my code is {secret(person)}.")
+        sentences.insert(int(rng.integers(max(1, sentences_each // 2))), f"my code is {secret(person)}.")
         people[f"person {person}"] = sentences
     return people
 

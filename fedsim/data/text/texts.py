@@ -65,6 +65,8 @@ class Texts(TextSource):
     """The column or key with the text."""
     people_generated: PositiveInt = 137
     """How many people there are if the texts are generated."""
+    sentences_generated: PositiveInt = 30
+    """How many sentences each of them writes, beside the one with the secret."""
 
     def people(self, seed: int) -> People:
         """Read or generated."""
@@ -72,7 +74,7 @@ class Texts(TextSource):
             return read_people(self.path, self.client_field, self.text_field)
         from fedsim.data.text.generated import generated_people
 
-        return generated_people(self.people_generated, seed)
+        return generated_people(self.people_generated, seed, self.sentences_generated)
 
     @classmethod
     def get(cls, fetching: Fetching) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from fedsim.models.encoder import encoder_layers
+
 
 class VisionTransformer(nn.Module):
     """Patches of an image as a sequence, through encoder layers that normalise first, to logits."""
@@ -25,14 +27,7 @@ class VisionTransformer(nn.Module):
         channels, rows, columns = shape
         self.patches = nn.Conv2d(channels, width, patch, stride=patch)
         self.positions = nn.Parameter(0.02 * torch.randn(1, (rows // patch) * (columns // patch), width))
-        self.layers = nn.Sequential(
-            *(
-                nn.TransformerEncoderLayer(
-                    width, heads, hidden, dropout, activation="gelu", batch_first=True, norm_first=True
-                )
-                for _ in range(layers)
-            )
-        )
+        self.layers = encoder_layers(width, layers=layers, heads=heads, hidden=hidden, dropout=dropout)
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, classes)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
-from pydantic_core import PydanticCustomError
 
 from fedsim.core.errors import UserError
+from fedsim.models.encoder import check_heads
 from fedsim.models.images.convolutional import Convolutional
 from fedsim.tasks.task import Task
 
@@ -36,8 +36,7 @@ class Vit(Convolutional):
 
     @model_validator(mode="after")
     def _heads_share_the_width(self) -> Self:
-        if self.width % self.heads:
-            raise PydanticCustomError("heads", "expected a width that is a multiple of heads")
+        check_heads(self.width, self.heads)
         return self
 
     def build(self, task: Task) -> nn.Module:

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import PositiveInt
-
-from fedsim.models.architecture import Architecture
-from fedsim.tasks.task import Inputs, Task
+from fedsim.models.text.language_model import LanguageModel
+from fedsim.tasks.task import Task
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-class Gru(Architecture):
-    """Word vectors, a GRU, and a linear layer that predicts the next token.
-
-    With `tied` vectors the output layer uses the word vectors of the input: then every row moves in every
-    round, because each prediction pushes all words away.
-    """
-
-    needs: ClassVar[str] = "tokens"
+class Gru(LanguageModel):
+    """Word vectors, a GRU, and a linear layer that predicts the next token."""
 
     name: Literal["gru"] = "gru"
-    embedding: PositiveInt = 32
-    """Numbers in a word vector."""
-    hidden: PositiveInt = 64
-    tied: bool = False
-
-    @classmethod
-    def takes(cls, inputs: Inputs) -> bool:
-        """Sequences of tokens."""
-        return inputs.integer and len(inputs.axes) == 1
 
     def build(self, task: Task) -> nn.Module:
         """A freshly initialised network from (n, length) tokens to (n, length, tokens) logits."""

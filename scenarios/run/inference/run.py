@@ -113,11 +113,16 @@ class InferenceRun:
 
 
 def _granted(attack: InferenceAttack, world: World, column: Column) -> Evidence:
-    """The evidence of a column, with the label histograms if the scenario grants them."""
+    """The evidence of a column, with the label histograms if the scenario grants them.
+
+    Of a sum that holds SCAFFOLD's control variates too, inference uses the updates alone.
+    """
+    evidence, dim = column.evidence, world.model.dim
+    evidence = replace(evidence, updates=evidence.updates[:, :dim], starts=evidence.starts[:, :dim])
     if not attack.knows_labels:
-        return column.evidence
+        return evidence
     shares = [label_histograms(world, members).mean(axis=0) for members in column.members]
-    return replace(column.evidence, label_shares=np.array(shares, dtype=np.float32))
+    return replace(evidence, label_shares=np.array(shares, dtype=np.float32))
 
 
 def _watch(progress: Progress, step: int, steps: int, judge: Judge, file: Path) -> Watch:

@@ -61,15 +61,19 @@ class WordJudge(Judge):
         few = (authors > 0) & (authors <= MOST_AUTHORS)
         precision: dict[str, float | None] = {}
         recall: dict[str, float | None] = {}
+        f1: dict[str, float | None] = {}
         for column, claims, true in self._claims(findings):
             precision[column], recall[column] = _scored(claims[:, few], true[:, few])
+            f1[column] = _f1(claims[:, few], true[:, few], self._attacked(findings, column))
         usual = _widespread(authors, few, round(float(typed[:, few].sum(axis=1).mean())))
         guess = np.broadcast_to(usual, typed.shape)
         precision["frequency"], recall["frequency"] = _scored(guess[:, few], typed[:, few])
+        f1["frequency"] = _f1(guess[:, few], typed[:, few], len(typed))
         return {
             "most_authors": MOST_AUTHORS,
             **in_columns("precision", precision),
             **in_columns("recall", recall),
+            **in_columns("f1", f1),
             **self._details(findings),
         }
 
@@ -89,6 +93,12 @@ class WordJudge(Judge):
             chosen = findings.resolved[about] if findings.resolved.any() else np.ones(len(about), np.bool_)
             found.append((column, guess[chosen] >= CLAIMED, findings.truth["typed"][about[chosen]]))
         return found
+
+    @staticmethod
+    def _attacked(findings: Findings, column: str) -> int:
+        """Clients that the F-measure of a column is about: recovered updates speak for everybody."""
+        chosen = findings.resolved if findings.resolved.any() else np.ones(len(findings.clients), np.bool_)
+        return len(findings.clients) if column == "disaggregated" else int(chosen.sum())
 
     @staticmethod
     def _details(findings: Findings) -> dict[str, Any]:
@@ -159,3 +169,9 @@ def _scored(claims: NDArray[np.bool_], true: NDArray[np.bool_]) -> tuple[float |
     precision = right[claimed > 0] / claimed[claimed > 0]
     recall = right[typed > 0] / typed[typed > 0]
     return mean_of(precision), mean_of(recall)
+
+
+def _f1(claims: NDArray[np.bool_], true: NDArray[np.bool_], clients: int) -> float:
+    """F-measure of each client's claims, over this number of clients: those without a row count 0."""
+    right, both = (claims & true).sum(axis=1), claims.sum(axis=1) + true.sum(axis=1)
+    return float((2 * right / np.maximum(both, 1)).sum() / clients)

@@ -39,6 +39,23 @@ def test_a_table_of_one_s_own(tmp_path):
         numbers.load(0)
 
 
+def test_a_parquet_table_is_the_same_table(tmp_path):
+    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    rows = pandas.DataFrame({"who": list("abc") * 8, "a": range(24), "label": ["yes", "no"] * 12})
+    rows.to_parquet(tmp_path / "t.parquet")
+    rows.to_csv(tmp_path / "t.csv", index=False)
+    first, second = (
+        TableFile(path=tmp_path / f"t.{kind}", target="label", client="who").load(0)
+        for kind in ("parquet", "csv")
+    )
+    assert first.task == second.task and set(first.train.owners) == {0, 1, 2}
+    np.testing.assert_array_equal(first.train.inputs, second.train.inputs)
+    np.testing.assert_array_equal(first.train.targets, second.train.targets)
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 cut off")
+    with pytest.raises(UserError, match=r"t\.parquet"):
+        TableFile(path=tmp_path / "t.parquet", target="label").load(0)
+
+
 def test_a_number_to_predict_is_scaled(tmp_path):
     rng = np.random.default_rng(0)
     rows = "\n".join(f"{x},{3 * x + 1}" for x in rng.normal(size=60))

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from fedsim.core.errors import UserError
-from fedsim.models import Gru
+from fedsim.models import Gru, Transformer
 from fedsim.tasks.text import NextWord
-from fedsim.training.local_training import evaluated
+from fedsim.training.local_training import evaluated, initial_model
 from scenarios.run.apps import trainer
 from scenarios.run.scenario import load_scenario
 from scenarios.run.world import World
@@ -23,10 +23,14 @@ class Fixed(torch.nn.Module):
 TASK = NextWord(("<pad>", "<other>", "<end>", "a", "b"), 3)
 
 
-@pytest.fixture
-def world(scenario_file):
-    sets = ["data=texts", "data.people_generated=8", "model=gru", "model.embedding=4", "clients.lr=1.0"]
-    return World.prepare(load_scenario(scenario_file, sets))
+def updated_rows(scenario_file, model, *more):
+    """A small world, and which rows of the word vectors client 2 moves in a round."""
+    sets = ["data=texts", "data.people_generated=8", f"model={model}", "model.embedding=4", "clients.lr=1.0"]
+    world = World.prepare(load_scenario(scenario_file, [*sets, *more]))
+    with trainer(world) as training:
+        update = training.update(2, 0, world.start)
+    rows = world.data.task.outputs
+    return world, update[: rows * 4].reshape(rows, 4).any(axis=1)
 
 
 @pytest.fixture(autouse=True)
@@ -60,24 +64,31 @@ def test_examples_of_another_kind_are_refused():
         TASK.check("train", tokens[:, :2], tokens.astype(np.int64))
 
 
-def test_only_the_rows_of_a_client_s_own_words_move(world):
+@pytest.mark.parametrize("model", ["gru", "transformer"])
+def test_only_the_rows_of_a_client_s_own_words_move(scenario_file, model):
     """The trace that the sparse attack reads: exact zeros everywhere else."""
-    rows, width = world.data.task.outputs, 4
-    with trainer(world) as training:
-        update = training.update(2, 0, world.start)
-    moved = update[: rows * width].reshape(rows, width).any(axis=1)
+    world, moved = updated_rows(scenario_file, model)
     mine = world.data.train[world.owned[2]]
     typed = np.unique(mine.inputs[mine.targets >= 0])
     np.testing.assert_array_equal(np.flatnonzero(moved), typed)
 
 
-def test_tied_rows_all_move(scenario_file):
-    sets = ["data=texts", "data.people_generated=8", "model=gru", "model.tied=true", "model.embedding=4"]
-    world = World.prepare(load_scenario(scenario_file, sets))
-    rows, width = world.data.task.outputs, 4
-    with trainer(world) as training:
-        update = training.update(2, 0, world.start)
-    assert update[: rows * width].reshape(rows, width).any(axis=1).all()
+@pytest.mark.parametrize("model", ["gru", "transformer"])
+def test_tied_rows_all_move(scenario_file, model):
+    _, moved = updated_rows(scenario_file, model, "model.tied=true")
+    assert moved.all()
+
+
+def test_a_transformer_sees_nothing_of_what_follows():
+    network = initial_model(Transformer(embedding=4, hidden=4, layers=2), TASK, np.random.default_rng(0))
+    tokens = torch.tensor([[3, 4, 3]])
+    torch.testing.assert_close(network(tokens)[:, :2], network(tokens[:, :2]))
+    assert not torch.equal(network(tokens)[0, 0], network(tokens)[0, 2]), "positions make no difference"
+
+
+def test_heads_share_the_word_vector(scenario_file):
+    with pytest.raises(UserError, match="expected embedding to be a multiple of heads"):
+        load_scenario(scenario_file, ["data=texts", "model=transformer", "model.embedding=5"])
 
 
 def test_text_needs_a_model_for_tokens(scenario_file):

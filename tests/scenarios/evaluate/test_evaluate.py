@@ -16,14 +16,21 @@ from scenarios.evaluate.figures import (
     ONES,
     ONES_CEILING,
     ONES_GUESS,
+    OPTIONAL,
+    PERPLEXITY,
     SINGLED_OUT,
     SINGLED_OUT_CEILING,
     SINGLED_OUT_ORACLE,
+    UNIGRAM,
     UTILITY,
     WINDOW,
+    WORDS,
+    WORDS_GUESS,
+    WORDS_ORACLE,
+    WORDS_SUM,
 )
-from scenarios.evaluate.outcome import Figure, Outcome, numbers
-from scenarios.evaluate.recommendation import in_short, recommendation
+from scenarios.evaluate.outcome import Figure, Outcome, columns, numbers
+from scenarios.evaluate.recommendation import in_short, price, recommendation
 from scenarios.evaluate.sentences import sentence
 from scenarios.evaluate.trade_offs import frontier, trade_offs
 from scenarios.evaluate.verdict import Form, Verdict
@@ -56,6 +63,12 @@ def outcome(name, **figures):
         "accuracy": ACCURACY,
         "error": COUNT_ERROR,
         "messages": MESSAGES,
+        "perplexity": PERPLEXITY,
+        "unigram": UNIGRAM,
+        "words": WORDS,
+        "words_guess": WORDS_GUESS,
+        "words_of_the_sum": WORDS_SUM,
+        "words_at_best": WORDS_ORACLE,
     }
     return Outcome(name, {names[key]: Figure(*value) for key, value in figures.items()}, ())
 
@@ -97,7 +110,7 @@ def test_numbers_are_numbers(finished_run):
 
 
 def test_the_table_shows_figures_that_results_have(finished_run):
-    assert {*LEAKAGE, *UTILITY} <= set(numbers(read_result(finished_run)))
+    assert {*LEAKAGE, *UTILITY} - OPTIONAL <= set(numbers(read_result(finished_run)))
 
 
 def judged(name, *, guess=0.2, attack=0.98, ceiling=0.98, spread=0.0, **changes):
@@ -150,6 +163,38 @@ def test_sentences_say_what_the_figures_say():
     assert "cost: none measured" in sentence(judged("x"), none)
     grouped = judged("x", leak=(0.0, 0.0), leak_of_a_perfect_attack=(0.0, 0.0))
     assert "without it; no attack can single out a client, because" in sentence(grouped, none)
+
+
+def test_a_gain_is_no_cost():
+    none = judged("none")
+    better = judged("x", attack=0.22, ceiling=0.25, accuracy=(0.6, 0.0), messages=(3.0, 0.0))
+    assert sentence(better, none).endswith(
+        "cost: none measured; gain: +10.0 points of test accuracy, -2.0 messages per round."
+    )
+    assert in_short(better, none).endswith(
+        "no measured cost, and a gain: +10.0 points of test accuracy, -2.0 messages per round"
+    )
+
+
+def test_text_is_measured_by_perplexity_of_which_less_is_better():
+    none = judged("none", perplexity=(40.0, 0.0), unigram=(80.0, 0.0))
+    worse = judged("worse", perplexity=(60.0, 0.0), unigram=(80.0, 0.0))
+    better = judged("better", perplexity=(20.0, 0.0), unigram=(80.0, 0.0))
+    # Fewer words are easier to predict, also for a unigram model: this one lost something.
+    small = judged("small", perplexity=(30.0, 0.0), unigram=(50.0, 0.0))
+    said = "test perplexity 60 (unigram 80) instead of 40 (unigram 80)"
+    assert f"cost: {said}." in sentence(worse, none)
+    assert "cost: none measured; gain: test perplexity 20 (unigram 80)" in sentence(better, none)
+    assert "cost: test perplexity 30 (unigram 50) instead of 40 (unigram 80)." in sentence(small, none)
+    assert price(better) < price(none) < price(small) < price(worse)
+    assert PERPLEXITY in columns([none]) and PERPLEXITY not in columns([judged("images")])
+
+
+def test_words_stand_beside_guess_sum_and_oracle():
+    figures = {"words_guess": (0.1, 0.0), "words_of_the_sum": (0.2, 0.0), "words_at_best": (1.0, 0.0)}
+    none = judged("none", words=(0.98, 0.0), **figures)
+    said = sentence(judged("x", words=(0.3, 0.0), **figures), none)
+    assert "with F1 0.30 (guess 0.10, sum 0.20, true update 1.00) instead of 0.98; cost" in said
 
 
 def test_doubts_are_said():
@@ -287,7 +332,7 @@ def test_seeds_are_the_files(fedsim, scenario_file, tmp_path):
     assert "--set seed=7: evaluation.toml uses the seeds 1 to 2" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["defences", "defences_cifar10"])
+@pytest.mark.parametrize("name", ["defences", "defences_cifar10", "defences_words"])
 def test_the_library_holds_evaluations(name, fedsim):
     plan = Evaluation.load(LIBRARY / f"{name}.toml")
     assert len(plan.sweep.points) == 3 * len(plan.points)
