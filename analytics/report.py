@@ -19,6 +19,9 @@ from fedsim.core.files import written_whole
 COUNTS_HEADER = ("client", "start", "stop", "count")
 SD_COLUMN = "sd"
 """The fifth column of a table whose counts have errors: their standard deviations."""
+LAW_COLUMN = "law"
+"""The sixth column of a table with Laplace errors: `laplace`, or `normal` for any others."""
+LAWS = ("normal", "laplace")
 
 _MOST_STANDARD_DEVIATIONS = 1000
 """Distance of a count from the possible ones that no error explains: the stated deviation must be wrong."""
@@ -46,7 +49,9 @@ class ParticipationReport:
     `client`, `start`, `stop` (n,) are int64 and `count` (n,) is float64, where NaN means that the
     device did not answer. `noise_sd` is the standard deviation of the error in the counts as the
     release policy states it, one for all or one per row (`sd` is always (n,)). 0 means that a count is
-    exact: an integer between 0 and the length of its window.
+    exact: an integer between 0 and the length of its window. `laplace`, for all or per row (`is_laplace` is
+    always (n,)), marks errors with the discrete Laplace distribution of differential privacy. All others
+    count as normal.
     """
 
     clients: NDArray[np.generic]
@@ -55,6 +60,12 @@ class ParticipationReport:
     stop: NDArray[np.int64]
     count: NDArray[np.float64]
     noise_sd: float | NDArray[np.float64] = 0.0
+    laplace: bool | NDArray[np.bool_] = False
+
+    @property
+    def is_laplace(self) -> NDArray[np.bool_]:
+        """(n,) whether each count's error has a Laplace distribution."""
+        return np.broadcast_to(np.asarray(self.laplace, dtype=np.bool_), self.count.shape)
 
     @property
     def sd(self) -> NDArray[np.float64]:
@@ -68,6 +79,8 @@ class ParticipationReport:
             raise ReportError("client, start, stop and count must have the same length")
         if np.ndim(self.noise_sd) and np.shape(self.noise_sd) != self.count.shape:
             raise ReportError(f"noise_sd: shape {np.shape(self.noise_sd)}, expected one, or one per count")
+        if np.ndim(self.laplace) and np.shape(self.laplace) != self.count.shape:
+            raise ReportError(f"laplace: shape {np.shape(self.laplace)}, expected one, or one per count")
         for bad, problem in self._row_checks():
             if bad.any():
                 row = int(np.argmax(bad))
@@ -80,6 +93,7 @@ class ParticipationReport:
         yield self.stop <= self.start, "a window must stop after it starts"
         yield np.isinf(self.count), "a count must be finite (empty means: no answer)"
         yield ~(self.sd >= 0) | np.isinf(self.sd), "noise_sd is not a standard deviation (0 or more)"
+        yield self.is_laplace & ~(self.sd > 0), "a Laplace error has a standard deviation above 0"
         tiny = (self.sd > 0) & (self.sd < SMALLEST_SD)
         yield tiny, f"a standard deviation below {SMALLEST_SD:g} is no error: write 0 for an exact count"
         exact = answered & (self.sd == 0)
@@ -104,6 +118,7 @@ class ParticipationReport:
         rows: Iterable[tuple[int | str, int, int, float | None]],
         *,
         noise_sd: float | NDArray[np.float64] = 0.0,
+        laplace: bool | NDArray[np.bool_] = False,
     ) -> ParticipationReport:
         """From `(client id, start, stop, count or None)`; clients are numbered by first appearance."""
         table = list(rows)
@@ -117,25 +132,26 @@ class ParticipationReport:
             stop=np.array([stop for _, _, stop, _ in table], dtype=np.int64),
             count=np.array([np.nan if c is None else c for *_, c in table], dtype=np.float64),
             noise_sd=noise_sd,
+            laplace=laplace,
         )
 
     def write_csv(self, path: str | Path) -> None:
         """One line per row, with ids instead of positions; a missing answer is an empty field.
 
-        A column `sd` follows if any count has an error.
+        A column `sd` follows if any count has an error, and a column `law` if any error is Laplace.
         """
-        stated = bool((self.sd > 0).any())
+        columns = 6 if self.is_laplace.any() else 5 if (self.sd > 0).any() else 4
         with (
             written_whole(Path(path)) as temporary,
             temporary.open("w", newline="", encoding="utf-8") as file,
         ):
             writer = csv.writer(file)
-            writer.writerow((*COUNTS_HEADER, SD_COLUMN) if stated else COUNTS_HEADER)
-            for client, start, stop, count, sd in zip(
-                self.client, self.start, self.stop, self.count, self.sd, strict=True
+            writer.writerow((*COUNTS_HEADER, SD_COLUMN, LAW_COLUMN)[:columns])
+            for client, start, stop, count, sd, laplace in zip(
+                self.client, self.start, self.stop, self.count, self.sd, self.is_laplace, strict=True
             ):
                 row = (self.clients[client], start, stop, "" if np.isnan(count) else f"{count:.17g}")
-                writer.writerow((*row, f"{sd:.17g}") if stated else row)
+                writer.writerow((*row, f"{sd:.17g}", LAWS[int(laplace)])[:columns])
 
     @classmethod
     def read_csv(cls, path: Path, *, noise_sd: float = 0.0, rounds: int | None = None) -> ParticipationReport:
@@ -147,10 +163,10 @@ class ParticipationReport:
         with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a byte order mark
             reader = csv.reader(file)
             header = tuple(map(str.strip, next(reader, ())))
-            if header not in (COUNTS_HEADER, (*COUNTS_HEADER, SD_COLUMN)):
+            if header not in [(*COUNTS_HEADER, SD_COLUMN, LAW_COLUMN)[:columns] for columns in (4, 5, 6)]:
                 raise ReportError(
-                    f"{path}, line 1: expected the header {','.join(COUNTS_HEADER)}[,{SD_COLUMN}] but got "
-                    f"{','.join(header):.60}"
+                    f"{path}, line 1: expected the header {','.join(COUNTS_HEADER)}"
+                    f"[,{SD_COLUMN}[,{LAW_COLUMN}]] but got {','.join(header):.60}"
                 )
             # Without this, blanks around an id would turn one client into two.
             numbered = [(reader.line_num, list(map(str.strip, fields))) for fields in reader if fields]
@@ -160,8 +176,10 @@ class ParticipationReport:
         if all(_is_number(str(client)) for client, *_ in rows):
             rows = [(int(client), start, stop, count) for client, start, stop, count in rows]
         sd = np.array([line[4] for line in lines], dtype=np.float64)
+        laplace = np.array([line[5] == "laplace" for line in lines], dtype=np.bool_)
         try:
-            report = cls.from_rows(rows, noise_sd=noise_sd if header == COUNTS_HEADER else sd)
+            stated = noise_sd if header == COUNTS_HEADER else sd
+            report = cls.from_rows(rows, noise_sd=stated, laplace=laplace)
             if rounds is not None and (report.stop > rounds).any():
                 row = int(np.argmax(report.stop > rounds))
                 raise ReportError(f"{report.describe_row(row)}: there are only {rounds} rounds of sums", row)
@@ -198,16 +216,18 @@ def _ids(clients: Iterable[int | str]) -> NDArray[np.generic]:
 
 def _parse(
     fields: list[str], header: tuple[str, ...], *, where: str
-) -> tuple[int | str, int, int, float | None, float]:
+) -> tuple[int | str, int, int, float | None, float, str]:
     try:
         if len(fields) != len(header):
             raise ValueError("a field is missing, or there is one too many")
         if not fields[0]:
             raise ValueError("a client without an id")
-        client, start, stop, count, sd = (*fields, "0")[:5]
+        client, start, stop, count, sd, law = (*fields, *("0", LAWS[0])[len(fields) - 4 :])
+        if law not in LAWS:
+            raise ValueError("a law that is not known")
         if max(abs(int(start)), abs(int(stop))) > 2**53:
             raise ValueError("a round number above 2**53")
-        return client, int(start), int(stop), float(count) if count else None, float(sd)
+        return client, int(start), int(stop), float(count) if count else None, float(sd), law
     except ValueError as error:
         raise ReportError(f"{where}: expected {','.join(header)} but got {','.join(fields):.120}") from error
 

@@ -52,7 +52,7 @@ def reconciled(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) -> 
     the cohorts of the same rounds hold. The difference is the number of lost updates (see `with_losses`).
     """
     if (counts.sd > 0).any():
-        return replace(counts, noise_sd=_credible_sd(counts))
+        return _credible(counts)
     share = _lost_share(counts, cohort_sizes)
     return counts if share == 0 else with_losses(counts, len(cohort_sizes), share)
 
@@ -64,15 +64,17 @@ def _lost_share(counts: ParticipationReport, cohort_sizes: NDArray[np.int64]) ->
     return float(lost / windows[:, 3].sum()) if lost else 0.0
 
 
-def _credible_sd(counts: ParticipationReport) -> NDArray[np.float64]:
-    """(n,) the standard deviations that solvers should assume, because they treat errors as Gaussian.
+def _credible(counts: ParticipationReport) -> ParticipationReport:
+    """The counts with errors that solvers can treat as Gaussian where they are rare.
 
     Integer noise with a variance v below one means that a count is off by one with probability v/2 in each
     direction. The standard deviation is widened until a Gaussian makes such an error at least as likely.
+    Wider Laplace noise stays as it is.
     """
     whole = (counts.count == np.round(counts.count)) & (counts.sd > 0) & (counts.sd < 1)
     chance = np.where(whole, counts.sd**2 / 2, 0.5)
-    return np.where(whole, np.maximum(counts.sd, 1 / np.sqrt(-2 * np.log(chance))), counts.sd)
+    sd = np.where(whole, np.maximum(counts.sd, 1 / np.sqrt(-2 * np.log(chance))), counts.sd)
+    return replace(counts, noise_sd=sd, laplace=counts.is_laplace & ~whole)
 
 
 def _lost_updates(windows: NDArray[np.float64], cohort_sizes: NDArray[np.int64]) -> float:

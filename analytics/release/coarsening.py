@@ -40,4 +40,5 @@ class Coarsening(Policy):
             stop=stop[ends],
             count=np.where(reading, count[ends], np.add.reduceat(count, begins)),
             noise_sd=np.sqrt(np.where(reading, variance[ends], np.add.reduceat(variance, begins))),
+            laplace=counts.is_laplace[order][ends] & (reading | (begins == ends)),
         )

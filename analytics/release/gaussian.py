@@ -19,4 +19,6 @@ class Gaussian(Policy):
     def apply(self, counts: ParticipationReport, rng: np.random.Generator) -> ParticipationReport:
         """The counts with noise."""
         noise = self.sd * rng.standard_normal(len(counts.count))
-        return replace(counts, count=counts.count + noise, noise_sd=np.hypot(counts.sd, self.sd))
+        return replace(
+            counts, count=counts.count + noise, noise_sd=np.hypot(counts.sd, self.sd), laplace=False
+        )

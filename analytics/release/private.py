@@ -31,7 +31,10 @@ class Private(Policy):
         count = counts.count.copy()
         if known.any():
             count[known] = self._mechanism()(count[known].astype(np.int64).tolist())
-        return replace(counts, count=count, noise_sd=np.hypot(counts.sd, self.noise_sd))
+        # The sum of two errors is nearer to a normal one.
+        return replace(
+            counts, count=count, noise_sd=np.hypot(counts.sd, self.noise_sd), laplace=counts.sd == 0
+        )
 
     @property
     def noise_sd(self) -> float:

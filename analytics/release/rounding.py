@@ -24,7 +24,8 @@ class Rounding(Policy):
         """The rounded counts."""
         remainders = np.arange(self.multiple, dtype=np.float64)
         error = np.sqrt(((self._rounded(remainders) - remainders) ** 2).mean())
-        return replace(counts, count=self._rounded(counts.count), noise_sd=np.hypot(counts.sd, error))
+        sd = np.hypot(counts.sd, error)
+        return replace(counts, count=self._rounded(counts.count), noise_sd=sd, laplace=False)
 
     def _rounded(self, count: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(np.floor(count / self.multiple + 0.5) * self.multiple)

@@ -27,4 +27,5 @@ class Threshold(Policy):
             counts,
             count=np.where(small, (self.limit - 1) / 2, counts.count),
             noise_sd=np.where(small, np.hypot(counts.sd, error), counts.sd),
+            laplace=counts.is_laplace & ~small,
         )

@@ -98,6 +98,7 @@ def _before(counts: ParticipationReport, rounds: int) -> ParticipationReport:
         counts.stop[past],
         counts.count[past],
         counts.sd[past],
+        counts.is_laplace[past],
     )
 
 

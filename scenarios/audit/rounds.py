@@ -108,6 +108,7 @@ def counts_of_rows(counts: ParticipationReport, rounds: NDArray[np.int64]) -> Pa
         stop=stop[kept],
         count=np.where(left < length, left * share, counts.count)[kept],
         noise_sd=sd[kept],
+        laplace=(counts.is_laplace & (left == length))[kept],
     )
 
 

@@ -17,6 +17,7 @@ from scipy.special import comb, logsumexp
 from analytics.report import ParticipationReport
 from attacks.disaggregation import UNKNOWN, DisaggregationProblem, Recovery
 from attacks.disaggregation.counts.binomial import log_binomial
+from attacks.disaggregation.counts.count_errors import log_likelihood
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.space.mapped_memory import slices
@@ -261,7 +262,8 @@ class _Guess:
         """
         rate = float(np.clip(rate, 1e-9, 1 - 1e-9))
         lengths = np.broadcast_to(windows.lengths, windows.count.shape)
-        cells = np.stack((lengths.astype(np.float64), windows.count, windows.sd), axis=-1).reshape(-1, 3)
+        published = (windows.count, windows.sd, windows.laplace.astype(np.float64))
+        cells = np.stack((lengths.astype(np.float64), *published), axis=-1).reshape(-1, 4)
         # Exact counts have only a handful of distinct cases.
         cases, which = np.unique(cells, axis=0, return_inverse=True)
         parts = np.array_split(cases, max(1, len(cases) // CASES_AT_A_TIME))
@@ -274,12 +276,13 @@ class _Guess:
 
 
 def _filled(cases: NDArray[np.float64], rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """For windows (length, count, sd): log-probability of the likeliest filling, expected right entries."""
-    length, count, sd = (column[:, None] for column in cases.T)
+    """For windows (length, count, sd, whether Laplace): log-probability of the likeliest filling, expected
+    right entries."""
+    length, count, sd, laplace = (column[:, None] for column in cases.T)
     ones = np.arange(int(length.max(initial=0)) + 1)
     weight = log_binomial(ones, length, rate)
     exact = np.where(ones == count, 0.0, -np.inf)
-    noisy = weight - 0.5 * ((ones - count) / np.where(sd > 0, sd, 1)) ** 2
+    noisy = weight + log_likelihood(ones - count, np.where(sd > 0, sd, 1), laplace > 0)
     weight = np.where(np.isnan(count), weight, np.where(sd > 0, noisy, exact))
     weight = weight - logsumexp(weight, axis=1, keepdims=True)
     ways = np.log(np.maximum(comb(length, ones), 1))

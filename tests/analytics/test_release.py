@@ -93,6 +93,16 @@ def test_readings_of_a_growing_counter_spend_more():
     assert stated["epsilon_per_device"] == pytest.approx(12)
 
 
+def test_private_counts_say_that_their_noise_is_laplace_until_another_error_joins():
+    published = Private(epsilon=0.5).apply(COUNTS, rng())
+    assert published.is_laplace.all()
+    assert not Gaussian(sd=1.0).apply(published, rng()).is_laplace.any()
+    assert not Private(epsilon=0.5).apply(published, rng()).is_laplace.any()
+    assert not Coarsening(counts=2).apply(published, rng()).is_laplace.any()
+    dropped = Drop(fraction=0.5).apply(published, rng())
+    assert dropped.is_laplace.all()
+
+
 def test_private_counts_stay_whole_and_missing_ones_missing():
     with_gap = Drop(fraction=0.5).apply(COUNTS, rng())
     published = Private(epsilon=0.3).apply(with_gap, rng())

@@ -36,6 +36,26 @@ def test_csv_round_trip(tmp_path, noise_sd):
         np.testing.assert_array_equal(getattr(again, name), getattr(report, name))
 
 
+def test_the_law_of_errors_survives_the_file(tmp_path):
+    rows, law = [("b", 0, 4, 2.0), ("a", 0, 4, 3.0)], np.array([True, False])
+    report = ParticipationReport.from_rows(rows, noise_sd=1.5, laplace=law)
+    report.write_csv(tmp_path / "counts.csv")
+    assert (tmp_path / "counts.csv").read_text().splitlines()[1] == "b,0,4,2,1.5,laplace"
+    np.testing.assert_array_equal(ParticipationReport.read_csv(tmp_path / "counts.csv").is_laplace, law)
+
+
+def test_an_unknown_law_is_refused_by_its_line(tmp_path):
+    file = tmp_path / "counts.csv"
+    file.write_text("client,start,stop,count,sd,law\na,0,4,2,1.5,cauchy\n")
+    with pytest.raises(ReportError, match="line 2"):
+        ParticipationReport.read_csv(file)
+
+
+def test_a_laplace_error_needs_a_deviation():
+    with pytest.raises(ReportError, match="above 0"):
+        ParticipationReport.from_rows([(0, 0, 4, 2.0)], laplace=True)
+
+
 def test_numbers_as_ids_stay_numbers(tmp_path):
     windowed_counts(np.eye(11, dtype=int), 5).write_csv(tmp_path / "counts.csv")
     assert list(ParticipationReport.read_csv(tmp_path / "counts.csv").clients) == list(range(11))

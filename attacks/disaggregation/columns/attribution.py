@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.columns.parts import independent, shortest_first, taken_apart
+from attacks.disaggregation.counts.count_errors import log_likelihood
 from attacks.disaggregation.counts.intervals import Row
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.space.subspace import Subspace
@@ -125,29 +126,34 @@ def single_columns(columns: NDArray[np.uint8], subspace: Subspace) -> NDArray[np
 
 
 def misfit(windows: Windows, columns: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """(K, n) squared errors of client k's counts in units of their variance, summed, if it had column j.
+    """(K, n) minus twice the log-likelihood of client k's counts, up to a constant, if it had column j.
 
-    A contradicted exact count, or an error that is too large, costs FORBIDDEN_COST.
+    For normal errors these are squares in units of their variance. A contradicted exact count, or an error
+    that is too large, costs FORBIDDEN_COST.
     """
     known = ~np.isnan(windows.count)
-    noisy = known & (windows.sd > 0)
-    exact = known & ~noisy
+    exact, laplace = known & (windows.sd == 0), known & windows.laplace
+    noisy = known & (windows.sd > 0) & ~laplace
     precision = np.where(noisy, 1 / np.where(noisy, windows.sd, 1) ** 2, 0)
+    slope = np.where(laplace, -2 * log_likelihood(np.ones(()), np.where(laplace, windows.sd, 1), laplace), 0)
     count = np.where(known, windows.count, 0)
     if windows.shared:
         sums = windows.sums(columns).astype(np.float64)
         wrong = _squares(exact.astype(np.float64), count, sums)
-        error = _squares(precision, count, sums)
+        error = _squares(precision, count, sums) + _distances(slope, count, sums)
     else:
         wrong, error = np.empty((windows.clients, len(columns))), np.empty((windows.clients, len(columns)))
         for k in range(windows.clients):
             off = windows.of(np.full(len(columns), k)).sums(columns) - count[k]
-            wrong[k], error[k] = off**2 @ exact[k], off**2 @ precision[k]
-    counts = noisy.sum(axis=1)[:, None]
+            wrong[k], error[k] = off**2 @ exact[k], off**2 @ precision[k] + np.abs(off) @ slope[k]
+    # Twice a Laplace error in units of its scale has mean 2 and variance 4. A squared normal error has mean 1
+    # and variance 2; 5 allows for heavier tails.
+    mean = (noisy.sum(axis=1) + 2 * laplace.sum(axis=1))[:, None]
+    variance = (5 * noisy.sum(axis=1) + 4 * laplace.sum(axis=1))[:, None]
     for k, rows in windows.readings.items():
-        error[k], counts[k] = _squares_of_readings(rows, columns)
-    # The variance of a squared error is 5 for Laplace noise, which private counts have, and 2 for Gaussian.
-    too_large = error > counts + MISFIT_SIGMAS * np.sqrt(5 * counts) + MISFIT_SIGMAS
+        error[k], mean[k] = _squares_of_readings(rows, columns)
+        variance[k] = 5 * mean[k]
+    too_large = error > mean + MISFIT_SIGMAS * np.sqrt(variance) + MISFIT_SIGMAS
     return np.where((wrong > 0.5) | too_large, FORBIDDEN_COST, np.maximum(error, 0))
 
 
@@ -158,6 +164,16 @@ def _squares_of_readings(rows: Sequence[Row], columns: NDArray[np.uint8]) -> tup
     totals = np.cumsum(np.pad(columns, ((0, 0), (1, 0))), axis=1, dtype=np.int64)
     sums = totals[:, stop.astype(np.intp)] - totals[:, start.astype(np.intp)]
     return (((sums - count) / sd) ** 2).sum(axis=1), len(noisy)
+
+
+def _distances(
+    slope: NDArray[np.float64], count: NDArray[np.float64], sums: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(K, n) Σ_w slope_kw |count_kw − sums_jw|."""
+    total = np.zeros((len(count), len(sums)))
+    for w in np.flatnonzero(slope.any(axis=0)):
+        total += slope[:, w, None] * np.abs(count[:, w, None] - sums[:, w])
+    return total
 
 
 def _squares(

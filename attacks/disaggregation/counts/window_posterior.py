@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.counts.count_errors import count_weights
 from attacks.disaggregation.counts.windows import Windows
 
 
@@ -97,12 +98,9 @@ class WindowPosterior:
     @cached_property
     def _count_weight(self) -> NDArray[np.float64]:
         """(s, n) log-likelihood of s ones in each counted window, up to a constant."""
-        count, sd = self.windows.count[self._counted], self.windows.sd[self._counted]
-        longest = self.windows.index.shape[2]
-        most = longest if (sd > 0).any() else int(count.max(initial=0))
-        off = np.arange(most + 1)[:, None] - count
-        exact = np.where(off == 0, 0.0, -np.inf)
-        return np.where(sd > 0, -0.5 * (off / np.where(sd > 0, sd, 1)) ** 2, exact)
+        exact, longest = self.windows.exact, self.windows.index.shape[2]
+        most = int(self.windows.count[self._counted].max(initial=0)) if exact else longest
+        return np.ascontiguousarray(count_weights(self.windows, most=most)[self._counted].T)
 
     def _inside(self, odds: NDArray[np.float64]) -> NDArray[np.float64]:
         """(g, n) log odds by position in the counted windows; −∞ beyond the end of a short window."""

@@ -23,7 +23,8 @@ class Windows:
 
     `index` (L, W, g) holds the rounds of each window, padded with the number of rounds; L is 1 if all
     clients share the layout, else K. `count` (K, W) is NaN where nothing is known; `sd` (K, W) is the
-    standard deviation of its error, 0 for exact counts. `overlapping` lists, per client, additional
+    standard deviation of its error, 0 for exact counts, and `laplace` (K, W) marks Laplace errors among
+    normal ones. `overlapping` lists, per client, additional
     constraints: windows that could not be made disjoint (empty for nearly all clients). `readings` lists, per
     client, the original counts of a noisy cumulative counter. The disjoint counts are differences of
     readings, so the error of a reading is in two of them, with opposite signs.
@@ -33,6 +34,7 @@ class Windows:
     index: NDArray[np.intp]
     count: NDArray[np.float64]
     sd: NDArray[np.float64]
+    laplace: NDArray[np.bool_]
     overlapping: dict[int, tuple[Row, ...]]
     readings: dict[int, tuple[Row, ...]] = field(default_factory=dict)
 
@@ -40,7 +42,7 @@ class Windows:
     def none(cls, *, rounds: int, clients: int) -> Windows:
         """No counts for any client."""
         empty = np.zeros((clients, 0))
-        return cls(rounds, np.zeros((1, 0, 1), dtype=np.intp), empty, empty, {})
+        return cls(rounds, np.zeros((1, 0, 1), dtype=np.intp), empty, empty, empty > 0, {})
 
     @classmethod
     def from_report(cls, report: ParticipationReport, rounds: int) -> Windows:
@@ -81,6 +83,7 @@ class Windows:
             index=self.index if self.shared else self.index[clients],
             count=self.count[clients],
             sd=self.sd[clients],
+            laplace=self.laplace[clients],
             overlapping=_renumbered(self.overlapping, clients),
             readings=_renumbered(self.readings, clients),
         )
@@ -186,6 +189,7 @@ def _from_table(rounds: int, clients: int, disjoint: DisjointTable) -> Windows:
     client, start, stop = table[:, :3].astype(np.int64).T
     order = in_order(client, start, stop, rounds)
     table, client, start, stop = table[order], client[order], start[order], stop[order]
+    laplace = disjoint.laplace[order]
     spans, which = np.unique(start * (rounds + 1) + stop, return_inverse=True)
     starts, stops = spans // (rounds + 1), spans % (rounds + 1)
     if (starts[1:] >= stops[:-1]).all():
@@ -199,8 +203,10 @@ def _from_table(rounds: int, clients: int, disjoint: DisjointTable) -> Windows:
         index = np.full((clients, width, int((stop - start).max())), rounds, dtype=np.intp)
         index[client, position] = _padded(start, stop, rounds)
     counts, sds = np.full((clients, width), np.nan), np.zeros((clients, width))
+    laws = np.zeros((clients, width), dtype=np.bool_)
     counts[client, position], sds[client, position] = table[:, 3], table[:, 4]
-    return Windows(rounds, index, counts, sds, disjoint.overlapping, disjoint.readings)
+    laws[client, position] = laplace
+    return Windows(rounds, index, counts, sds, laws, disjoint.overlapping, disjoint.readings)
 
 
 def _padded(starts: NDArray[np.int64], stops: NDArray[np.int64], rounds: int) -> NDArray[np.intp]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.counts.count_errors import padded_weights
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.noise.gibbs import flip_entries, swap_tails
 from attacks.disaggregation.noise.gibbs_stretches import swap_stretches
@@ -96,13 +97,11 @@ class _Chain:
     def __init__(self, evidence: Evidence, P: NDArray[np.uint8], model: RoundModel) -> None:
         windows, clients = evidence.windows, len(P)
         self.P, self.model = P, replace(model, relative_energy=np.ones(clients))
-        nothing = np.full((clients, 1), np.nan)
         self._window = np.ascontiguousarray(np.broadcast_to(windows.window_of_round, P.shape), dtype=np.int64)
-        self._count = np.concatenate((windows.count, nothing), axis=1)
-        self._sd = np.maximum(np.concatenate((windows.sd, nothing), axis=1), COUNT_ERROR)
+        self._weight = padded_weights(windows, least_sd=COUNT_ERROR)
         prior = np.clip(evidence.prior.mean(), LEAST_PRIOR, 1 - LEAST_PRIOR)
         odds = np.full(P.shape, np.log(prior / (1 - prior)))
-        self._counts = self._window, self._count, self._sd, odds
+        self._counts = self._window, self._weight, odds
         # Without known sizes the common mean has the expected ones: they stay when participations move.
         known_sizes = evidence.cohort_sizes is not None
         self._sizes = evidence.cohort_sizes if known_sizes else evidence.prior.sum(axis=0)
@@ -153,14 +152,13 @@ class _Chain:
     def _name(self) -> None:
         from scipy.optimize import linear_sum_assignment
 
-        known = ~np.isnan(self._count)
-        count, precision = np.where(known, self._count, 0), np.where(known, 1 / self._sd**2, 0)
-        cost = np.empty((len(self.P), len(self.P)))
-        for k in range(len(self.P)):
-            inside = np.zeros((self.P.shape[1], self._count.shape[1]))
+        clients, windows, _ = self._weight.shape
+        fit = np.empty((clients, clients))
+        for k in range(clients):
+            inside = np.zeros((self.P.shape[1], windows), dtype=np.int64)
             inside[np.arange(len(inside)), self._window[k]] = 1
-            cost[k] = (self.P @ inside - count[k]) ** 2 @ precision[k]
-        self.P = np.ascontiguousarray(self.P[linear_sum_assignment(cost)[1]])
+            fit[k] = self._weight[k, np.arange(windows), self.P @ inside].sum(axis=1)
+        self.P = np.ascontiguousarray(self.P[linear_sum_assignment(fit, maximize=True)[1]])
 
     def _given(self) -> RoundModel:
         return self.model.given(self.P.T.astype(np.float64), self._sizes)

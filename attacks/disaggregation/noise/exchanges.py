@@ -26,9 +26,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.counts.count_errors import padded_weights
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.noise.round_model import RoundModel
-from attacks.disaggregation.noise.stretches import stretches
+from attacks.disaggregation.noise.stretches import CONTRADICTION, stretches
 
 PASSES = 12
 """Most passes that undo exchanges: each client is in one exchange of a pass at most."""
@@ -68,12 +69,12 @@ class Exchanges:
         self._inverse = model.inverse()
         self._energy = self._inverse @ model.gram @ self._inverse
         self._coordinates = coordinates
-        nothing = np.full((windows.clients, 1), np.nan)
-        self._window = np.broadcast_to(windows.window_of_round, self._P.T.shape)
-        self._count = np.concatenate((windows.count, nothing), axis=1)
-        self._sd = np.concatenate((windows.sd, nothing), axis=1)
         columns = self._P.T.astype(np.uint8)
-        self._tally = np.concatenate((windows.sums(columns).astype(np.float64), nothing), axis=1)
+        self._window = np.broadcast_to(windows.window_of_round, columns.shape)
+        self._weight = padded_weights(windows, contradiction=CONTRADICTION)
+        inside = windows.sums(columns)
+        outside = columns.sum(axis=1, dtype=np.int64) - inside.sum(axis=1)
+        self._tally = np.concatenate((inside, outside[:, None]), axis=1)
 
     def between(self, first: int, second: int) -> tuple[Exchange | None, float]:
         """The best exchange between two clients, if the counts leave one, and the log-odds of all of them."""
@@ -99,11 +100,11 @@ class Exchanges:
     def _candidates(self, first: int, second: int) -> _Candidates:
         """The stretches that the counts leave to two clients, and what their misfits are made of."""
         p1, p2 = self._P[:, first], self._P[:, second]
-        difference = p2 - p1
+        difference = (p2 - p1).astype(np.int64)
         at = np.flatnonzero(difference)
         change, pair = difference[at], [first, second]
         window = np.ascontiguousarray(self._window[pair][:, at])
-        stretch, odds = stretches(change, window, self._tally[pair], self._count[pair], self._sd[pair])
+        stretch, odds = stretches(change, window, self._tally[pair], self._weight[pair])
         products = np.empty((7, len(at), len(at)))
         if len(stretch):
             E1, E2 = self._energies[first], self._energies[second]

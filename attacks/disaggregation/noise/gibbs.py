@@ -14,9 +14,10 @@ independent coordinates. There are two kinds of steps, and each draws from the p
 So every change has rank two. The likelihood of all alternatives follows from a few entries of Ω⁻¹ and
 Ω⁻¹KΩ⁻¹, which are updated in place when a step is taken.
 
-Counts enter as Gaussian: a client's window has a `count` with an error `sd` (clients, windows + 1); it is NaN
-where nothing is known, as in the last window, which stands for rounds outside of all. `window` (clients,
-rounds) numbers the window of an entry. `odds` (clients, rounds) are prior log-odds of an entry.
+Counts enter as `weight` (clients, windows + 1, n): the log-likelihood of what was published about a client's
+window if the client took part 0, 1, … times in it. The last window stands for rounds outside of all, and its
+weights are 0. `window` (clients, rounds) numbers the window of an entry. `odds` (clients, rounds) are prior
+log-odds of an entry.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from fedsim.core.compilation import compiled
 
-# Sums may be reordered; but NaN marks a missing count.
+# Sums may be reordered; but infinite weights are impossible counts.
 _compiled = compiled(fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)
 
 IMPOSSIBLE = -1e30
@@ -84,17 +85,9 @@ def _add(W: NDArray[np.float64], H: NDArray[np.float64], f: Any, g: Any) -> None
 
 
 @_compiled
-def _of_count(ones: float, count: float, sd: float) -> float:
-    """Log-likelihood of a count for this number of ones in its window."""
-    if np.isnan(count):
-        return 0.0
-    return -0.5 * ((ones - count) / sd) ** 2
-
-
-@_compiled
 def _tallies(P: NDArray[np.uint8], window: NDArray[np.int64], windows: int) -> Any:
     """(clients, windows) number of ones in each window."""
-    tally = np.zeros((P.shape[0], windows))
+    tally = np.zeros((P.shape[0], windows), np.int64)
     for k in range(P.shape[0]):
         for r in range(P.shape[1]):
             tally[k, window[k, r]] += P[k, r]
@@ -109,8 +102,7 @@ def flip_entries(
     kernel: NDArray[np.float64],
     energy: float,
     window: NDArray[np.int64],
-    count: NDArray[np.float64],
-    sd: NDArray[np.float64],
+    weight: NDArray[np.float64],
     odds: NDArray[np.float64],
     missing: NDArray[np.float64],
     cohort_precision: float,
@@ -125,12 +117,12 @@ def flip_entries(
     """
     R = P.shape[1]
     ones, v, f, g = np.empty(R, np.int64), np.empty(R), np.empty(R), np.empty(R)
-    tally = _tallies(P, window, count.shape[1])
+    tally = _tallies(P, window, weight.shape[1])
     changed = 0
     for k in order:
         for r in range(R):
             present = P[k, r] == 1
-            sign = -1.0 if present else 1.0
+            sign = -1 if present else 1
             m = 0
             for j in range(R):
                 if j != r and P[k, j] == 1:
@@ -155,7 +147,7 @@ def flip_entries(
             q = window[k, r]
             others = tally[k, q] - P[k, r]
             prior = odds[k, r] + cohort_precision * (missing[r] + P[k, r] - 0.5)
-            prior += _of_count(others + 1, count[k, q], sd[k, q]) - _of_count(others, count[k, q], sd[k, q])
+            prior += weight[k, q, others + 1] - weight[k, q, others]
             gain += sign * prior
             if uniform[k, r] * (1 + np.exp(-gain)) >= 1:
                 continue
@@ -179,8 +171,7 @@ def swap_tails(
     position: NDArray[np.float64],
     energy: float,
     window: NDArray[np.int64],
-    count: NDArray[np.float64],
-    sd: NDArray[np.float64],
+    weight: NDArray[np.float64],
     odds: NDArray[np.float64],
     coordinates: float,
     pairs: NDArray[np.int64],
@@ -192,16 +183,16 @@ def swap_tails(
     numbers. P, W and H stay up to date. Returns the number of exchanges.
     """
     R = P.shape[1]
-    at, sign, f, g = np.empty(R, np.int64), np.empty(R), np.empty(R), np.empty(R)
+    at, sign, f, g = np.empty(R, np.int64), np.empty(R, np.int64), np.empty(R), np.empty(R)
     before, after, score = np.empty(R), np.empty(R), np.empty(R)
-    tally = _tallies(P, window, count.shape[1])
+    tally = _tallies(P, window, weight.shape[1])
     exchanges = 0
     for q in range(len(pairs)):
         one, two = pairs[q, 0], pairs[q, 1]
         m = 0
         for r in range(R):
             if P[one, r] != P[two, r]:
-                at[m], sign[m] = r, 1.0 if P[one, r] == 1 else -1.0
+                at[m], sign[m] = r, 1 if P[one, r] == 1 else -1
                 before[m] = energy * sign[m] * np.exp(position[r])
                 after[m] = -sign[m] * np.exp(-position[r])
                 m += 1
@@ -235,12 +226,10 @@ def swap_tails(
         for j in range(m - 1, 0, -1):
             r = at[j]
             u, w = window[one, r], window[two, r]
-            counted -= _of_count(tally[one, u], count[one, u], sd[one, u])
-            counted -= _of_count(tally[two, w], count[two, w], sd[two, w])
+            counted -= weight[one, u, tally[one, u]] + weight[two, w, tally[two, w]]
             tally[one, u] -= sign[j]
             tally[two, w] += sign[j]
-            counted += _of_count(tally[one, u], count[one, u], sd[one, u])
-            counted += _of_count(tally[two, w], count[two, w], sd[two, w])
+            counted += weight[one, u, tally[one, u]] + weight[two, w, tally[two, w]]
             counted += sign[j] * (odds[two, r] - odds[one, r])
             score[j - 1] += counted
         best = 0.0

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.noise import gibbs
-from attacks.disaggregation.noise.gibbs import IMPOSSIBLE, _add, _of_count, _tallies
+from attacks.disaggregation.noise.gibbs import IMPOSSIBLE, _add, _tallies
 from fedsim.core.compilation import compiled
 
 _compiled = compiled(gibbs, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)
@@ -98,8 +98,7 @@ def swap_stretches(
     position: NDArray[np.float64],
     energy: float,
     window: NDArray[np.int64],
-    count: NDArray[np.float64],
-    sd: NDArray[np.float64],
+    weight: NDArray[np.float64],
     odds: NDArray[np.float64],
     coordinates: float,
     pairs: NDArray[np.int64],
@@ -110,18 +109,18 @@ def swap_stretches(
     Arguments and guarantees are those of `gibbs.swap_tails`.
     """
     R = P.shape[1]
-    at, sign, u, w = np.empty(R, np.int64), np.empty(R), np.empty(R), np.empty(R)
+    at, sign, u, w = np.empty(R, np.int64), np.empty(R, np.int64), np.empty(R), np.empty(R)
     tables = np.zeros((6, R + 1, R + 1))
     both, f, g = np.empty((4, 8)), np.empty(R), np.empty(R)
     score = np.empty(R * (R + 1) // 2)
-    tally = _tallies(P, window, count.shape[1])
-    behind, ones, present = np.empty(2), np.empty(2), np.empty(2)
+    tally = _tallies(P, window, weight.shape[1])
+    behind, ones, present = np.empty(2), np.empty(2, np.int64), np.empty(2)
     exchanges = 0
     for q in range(len(pairs)):
         m = 0
         for r in range(R):
             if P[pairs[q, 0], r] != P[pairs[q, 1], r]:
-                at[m], sign[m] = r, 1.0 if P[pairs[q, 0], r] == 1 else -1.0
+                at[m], sign[m] = r, 1 if P[pairs[q, 0], r] == 1 else -1
                 u[m], w[m] = sign[m] * np.exp(position[r]), -energy * sign[m] * np.exp(-position[r])
                 m += 1
         if m < 2:
@@ -133,7 +132,7 @@ def swap_stretches(
         best, s = 0.0, 0
         for i in range(m):
             # Of each client: the log-odds of windows behind, and the change and log-odds of the present one.
-            behind[:], ones[:], present[:] = 0.0, 0.0, 0.0
+            behind[:], ones[:], present[:] = 0.0, 0, 0.0
             for j in range(i + 1, m + 1):
                 r = at[j - 1]
                 for c in range(2):
@@ -141,11 +140,10 @@ def swap_stretches(
                     v = window[k, r]
                     if j - 1 > i and v != window[k, at[j - 2]]:
                         behind[c] += present[c]
-                        ones[c] = 0.0
+                        ones[c] = 0
                     ones[c] += -sign[j - 1] if c == 0 else sign[j - 1]
                     behind[c] += (-sign[j - 1] if c == 0 else sign[j - 1]) * odds[k, r]
-                    before = _of_count(tally[k, v], count[k, v], sd[k, v])
-                    present[c] = _of_count(tally[k, v] + ones[c], count[k, v], sd[k, v]) - before
+                    present[c] = weight[k, v, tally[k, v] + ones[c]] - weight[k, v, tally[k, v]]
                 _products(tables[0], tables[1], tables[2], i, j, m, both, 0)
                 _products(tables[3], tables[4], tables[5], i, j, m, both, 4)
                 score[s] = behind[0] + behind[1] + present[0] + present[1] - 0.5 * coordinates * _misfit(both)

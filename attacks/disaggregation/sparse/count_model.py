@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 
 from attacks.disaggregation.columns.attribution import FORBIDDEN_COST, misfit
 from attacks.disaggregation.counts.binomial import log_binomial
+from attacks.disaggregation.counts.count_errors import count_weights
 from attacks.disaggregation.counts.windows import Windows
 
 IMPOSSIBLE = -FORBIDDEN_COST / 2
@@ -91,15 +92,12 @@ class CountModel:
         windows = self.windows
         lengths = windows.lengths[0]
         ones = np.arange(int(lengths.max(initial=0)) + 1)[None, None, :]
-        count, sd = windows.count[:, :, None], windows.sd[:, :, None]
-        known = ~np.isnan(count)
-        count = np.where(known, count, 0)
         if self.lost > 0:
-            given = self._with_losses(ones, np.round(count))
+            known = ~np.isnan(windows.count[:, :, None])
+            count = np.rint(np.nan_to_num(windows.count))[:, :, None]
+            table = np.where(known, self._with_losses(ones, count), 0.0)
         else:
-            exact = np.where(ones == count, 0.0, -np.inf)
-            given = np.where(sd > 0, -0.5 * ((ones - count) / np.where(sd > 0, sd, 1)) ** 2, exact)
-        table = np.where(known, given, 0.0)
+            table = count_weights(windows, most=ones.size - 1)
         return np.where(ones <= lengths[None, :, None], np.maximum(table, IMPOSSIBLE), IMPOSSIBLE)
 
     def _with_losses(self, ones: NDArray[np.int64], count: NDArray[np.float64]) -> NDArray[np.float64]:

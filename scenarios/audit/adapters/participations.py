@@ -48,6 +48,7 @@ class Participations:
             raise UserError(f"{self.source}: it names round {late}, and the log has rounds 0 to {rounds - 1}")
         rows: list[tuple[int | str, int, int, float | None]] = []
         sds: list[NDArray[np.float64]] = []
+        laws: list[NDArray[np.bool_]] = []
         if counts is not None:
             rows = [
                 (str(counts.clients[k]), int(start), int(stop), None if np.isnan(count) else float(count))
@@ -56,6 +57,7 @@ class Participations:
                 )
             ]
             sds.append(np.asarray(counts.sd))
+            laws.append(np.asarray(counts.is_laplace))
         named = dict.fromkeys([*(str(row[0]) for row in rows), *(c for _, c in self.known), *self.totals])
         known = self.known | self._absences(list(named), sizes or {})
         more: list[tuple[int | str, int, int, float | None]] = [
@@ -72,7 +74,8 @@ class Participations:
         if all(name.isdecimal() and len(name) <= 18 and str(int(name)) == name for name in named):
             rows = [(int(client), start, stop, count) for client, start, stop, count in rows]
         sd = np.concatenate([*sds, np.zeros(len(more))])
-        return ParticipationReport.from_rows(rows, noise_sd=sd if (sd > 0).any() else 0.0)
+        laplace = np.concatenate([*laws, np.zeros(len(more), dtype=np.bool_)])
+        return ParticipationReport.from_rows(rows, noise_sd=sd if (sd > 0).any() else 0.0, laplace=laplace)
 
     def _absences(self, clients: list[str], sizes: dict[int, int]) -> dict[tuple[int, str], bool]:
         """Everybody else in rounds whose cohort is known completely; a `UserError` about larger cohorts."""

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation import DisaggregationProblem
+from attacks.disaggregation.counts.count_errors import log_likelihood
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.noise.belief_propagation import (
     LEAST_ENERGY,
@@ -114,8 +115,8 @@ def _decide(model: RoundModel, windows: Windows, P: NDArray[np.uint8], rate: flo
     changes, weight = ColumnChanges(model), 0.5 * model.independent_coordinates()
     K, W = windows.count.shape
     window = windows.spread(np.tile(np.arange(W, dtype=np.float64), (K, 1)))
-    count, sd = windows.spread(windows.count), windows.spread(windows.sd, fill=0.0)
-    ones = windows.spread(windows.sums(P.T).astype(np.float64))
+    loose = np.isnan(windows.spread(windows.count)) | (windows.spread(windows.sd, fill=0.0) > 0)
+    prior = _prior_odds(windows, P, rate)
     open_ = np.isnan(windows.known())
     found, invented = P == 1, np.zeros(K, dtype=np.int64)
     for k in range(K):
@@ -125,27 +126,20 @@ def _decide(model: RoundModel, windows: Windows, P: NDArray[np.uint8], rate: flo
         left, joined = np.nonzero(p[:, None] & ~p & (window[k, rounds, None] == window[k, rounds]))
         moved[left[changes.moves(k, rounds, left, joined) < 0]] = True
         flipped = np.zeros(len(rounds), dtype=np.bool_)
-        loose = np.isnan(count[k, rounds]) | (sd[k, rounds] > 0)
-        if loose.any():
-            prior = _log_odds(ones[k, rounds], count[k, rounds], sd[k, rounds], p, rate)
-            flipped = loose & (prior - weight * changes.flips(k, rounds) > 0)
+        if loose[k, rounds].any():
+            gain = prior[k, rounds] - weight * changes.flips(k, rounds)
+            flipped = loose[k, rounds] & (gain > 0)
         found[rounds[p & (moved | flipped)], k] = False
         invented[k] = (flipped & ~p).sum() + (moved & ~flipped).sum()
     return Decisions(found, invented)
 
 
-def _log_odds(
-    ones: NDArray[np.float64],
-    count: NDArray[np.float64],
-    sd: NDArray[np.float64],
-    p: NDArray[np.bool_],
-    rate: float,
-) -> NDArray[np.float64]:
-    """(m,) prior log-odds of the opposite of each entry `p`, given all other entries of the client.
-
-    `ones` are the true participations in the entry's window, `count` and `sd` what was published about them.
-    """
-    step = np.where(p, -1.0, 1.0)
-    error = np.where(np.isnan(count), 0.0, ones - count)
-    precision = np.where(np.isnan(count) | (sd == 0), 0.0, 1 / np.where(sd > 0, sd, 1.0) ** 2)
-    return np.asarray(step * (np.log(rate) - np.log1p(-rate)) - precision * step * (error + 0.5 * step))
+def _prior_odds(windows: Windows, P: NDArray[np.uint8], rate: float) -> NDArray[np.float64]:
+    """(K, rounds) log-odds of the opposite of each entry, by the counts and given all other entries."""
+    step = 1.0 - 2.0 * P.T
+    count, sd = windows.spread(windows.count), windows.spread(windows.sd, fill=0.0)
+    laplace = windows.spread(windows.laplace.astype(np.float64), fill=0.0) > 0
+    counted, sd = ~np.isnan(count) & (sd > 0), np.where(sd > 0, sd, 1.0)
+    off = windows.spread(windows.sums(P.T).astype(np.float64)) - count
+    by_count = log_likelihood(off + step, sd, laplace) - log_likelihood(off, sd, laplace)
+    return np.asarray(step * (np.log(rate) - np.log1p(-rate)) + np.where(counted, by_count, 0.0))

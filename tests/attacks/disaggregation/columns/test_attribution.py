@@ -1,9 +1,11 @@
 """Whose column is whose, and what the sizes of the cohorts add."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
+from analytics.release.private import Private
 from analytics.report import ParticipationReport
 from attacks.disaggregation import DisaggregationProblem, disaggregate
 from attacks.disaggregation.columns.attribution import attribute, misfit, single_columns
@@ -47,6 +49,25 @@ def test_confidence_keeps_its_word_where_errors_are_large():
         said += float((1 - whose.confidence).sum())
     assert wrong > 500
     assert 0.75 * wrong < said < 1.5 * wrong
+
+
+def test_laplace_noise_is_read_as_such():
+    """Private counts name more clients if their law is known, and the confidence keeps its word."""
+    wrong, said = {}, {}
+    for law in (True, False):
+        wrong[law], said[law] = 0, 0.0
+        for seed in range(60):
+            case = planted(seed, clients=24, rounds=96, window=8)
+            rng = np.random.default_rng(seed)
+            exact = case.problem.counts
+            draws = rng.geometric(1 - np.exp(-1), (2, len(exact.count)))
+            sd = Private(epsilon=1.0).noise_sd
+            counts = replace(exact, count=exact.count + draws[0] - draws[1], noise_sd=sd, laplace=law)
+            whose = attribute(Windows.from_report(counts, 96), case.participation.T)
+            wrong[law] += int((whose.column != np.arange(24)).sum())
+            said[law] += float((1 - whose.confidence).sum())
+    assert wrong[True] < 0.6 * wrong[False]
+    assert 0.75 * wrong[True] < said[True] < 1.5 * wrong[True]
 
 
 def test_an_exact_count_is_never_contradicted():

@@ -16,7 +16,7 @@ ROUNDS, CLIENTS, WINDOW, ENTRIES = 48, 6, 6, 400
 def windows_of(P, *, sd=0.0):
     index = np.arange(ROUNDS).reshape(1, -1, WINDOW)
     count = P.T.reshape(CLIENTS, -1, WINDOW).sum(axis=2).astype(float)
-    return Windows(ROUNDS, index, count, np.full(count.shape, sd), {})
+    return Windows(ROUNDS, index, count, np.full(count.shape, sd), np.zeros(count.shape, dtype=bool), {})
 
 
 def planted(seed, *, drift=3.0):

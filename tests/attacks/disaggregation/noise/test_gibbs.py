@@ -30,7 +30,8 @@ class Case:
         self.window = np.broadcast_to(np.arange(ROUNDS) // WINDOW, self.P.shape).astype(np.int64)
         self.count = rng.integers(0, 3, (CLIENTS, ROUNDS // WINDOW + 1)).astype(float)
         self.count[0, 1] = self.count[:, -1] = np.nan
-        self.sd = np.full(self.count.shape, 0.8)
+        off = np.arange(ROUNDS + 1) - self.count[:, :, None]
+        self.weight = np.nan_to_num(-0.5 * (off / 0.8) ** 2)
         self.odds = rng.normal(-1, 0.3, self.P.shape)
         self.uniform = rng
 
@@ -38,7 +39,7 @@ class Case:
         known = self.model.given(P.T.astype(float), self.sizes)
         value = -0.5 * COORDINATES * known.misfit() + (P * self.odds).sum()
         ones = np.add.reduceat(P.astype(float), range(0, ROUNDS, WINDOW), axis=1)
-        value -= 0.5 * np.nansum(((ones - self.count[:, :-1]) / self.sd[:, :-1]) ** 2)
+        value -= 0.5 * np.nansum(((ones - self.count[:, :-1]) / 0.8) ** 2)
         if sizes:
             value -= 0.5 * COHORT_PRECISION * ((self.sizes - P.sum(axis=0)) ** 2).sum()
         return value
@@ -64,7 +65,7 @@ def test_a_flip_has_its_posterior_probability(drift):
             uniform = np.full(P.shape, 2.0)  # all other entries stay
             uniform[k, r] = draw
             changed = flip_entries(
-                P, W, H, kernel, 0.4, case.window, case.count, case.sd, case.odds, missing,
+                P, W, H, kernel, 0.4, case.window, case.weight, case.odds, missing,
                 COHORT_PRECISION, COORDINATES, np.arange(CLIENTS), uniform,
             )  # fmt: skip
             assert changed == flipped
@@ -107,7 +108,7 @@ def test_an_exchange_has_its_posterior_probability(swap, of, drift):
         P, (W, H) = case.P.copy(), case.inverses(case.P)
         pairs = np.array([[one, two]], dtype=np.int64)
         exchanges = swap(
-            P, W, H, case.model.scales.position(ROUNDS), 0.4, case.window, case.count, case.sd, case.odds,
+            P, W, H, case.model.scales.position(ROUNDS), 0.4, case.window, case.weight, case.odds,
             COORDINATES, pairs, np.array([(below + above) / 2]),
         )  # fmt: skip
         assert exchanges == (state is not case.P)
