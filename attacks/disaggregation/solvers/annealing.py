@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from attacks.disaggregation.columns.attribution import attribute
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.annealing import Evidence, annealed
@@ -18,14 +21,17 @@ from fedsim.core.progress import Progress
 MOST_SAMPLING = 2e8
 """Participations × rounds² up to which annealing is tried: 100 clients at a rate of .1 over 270 rounds, which
 takes a few minutes."""
+CLEAR_NAMES = 0.95
+"""Mean confidence in the names by noisy counts from which belief propagation goes on with them."""
 
 
 class Annealing(JointSolver):
     """Gibbs sampling from a random start, cooled down; belief propagation finishes the columns.
 
     It needs no count to begin with, so it also works where counts are rare, noisy or mostly missing. Of the
-    independent `replicas`, the likeliest is kept; a column on which they differ loses confidence. `cooling`
-    is the factor of the inverse temperature from sweep to sweep. `outliers` is that of `message_passing`.
+    independent `replicas`, the likeliest is kept; a column on which they differ loses confidence. In the end,
+    noisy counts name the columns all together. `cooling` is the factor of the inverse temperature from sweep
+    to sweep. `outliers` is that of `message_passing`.
     """
 
     name: Literal["annealing"] = "annealing"
@@ -44,13 +50,63 @@ class Annealing(JointSolver):
         for step, stream in enumerate(rng.spawn(self.replicas)):
             progress(step, self.replicas)
             columns, model = annealed(evidence, passing.model(start), cooling=self.cooling, rng=stream)
-            state = passing.restarted(replace(start, scales=model.scales, noise=model.noise), columns)
-            states.append(passing.repaired(state, most=self.repairs))
+            states.append(replace(start, scales=model.scales, noise=model.noise, columns=columns))
             misfits.append(model.misfit())
         progress(self.replicas, self.replicas)
         likeliest = int(np.argmin(misfits))
+        if not _names_are_clear(windows, states[likeliest].columns):
+            states[likeliest] = _polished(passing, states[likeliest])
+            return _named(windows, states[likeliest], states)
+        states = [
+            passing.repaired(passing.restarted(state, state.columns), most=self.repairs) for state in states
+        ]
         best = states[likeliest] = self.settled(passing, windows, states[likeliest])
         return replace(best, confidence=best.confidence * agreement(best, states))
+
+
+def _names_are_clear(windows: Windows, columns: NDArray[np.uint8]) -> bool:
+    """Whether the counts say whose the columns are, as far as any fit.
+
+    Belief propagation decides about one client at a time: if names are doubtful, it gives two clients the
+    same column, or each other's.
+    """
+    if windows.exact:
+        return True
+    attribution = attribute(windows, columns)
+    fits = attribution.column >= 0
+    return bool(fits.any() and attribution.confidence[fits].mean() >= CLEAR_NAMES)
+
+
+def _polished(passing: BeliefPropagation, state: State) -> State:
+    """The state after belief propagation from its columns, if the sums are likelier then.
+
+    A client that would end with a column that another one has, or had, keeps its own.
+    """
+    columns = passing.restarted(state, state.columns).columns
+    every = np.concatenate((state.columns, columns))
+    _, group, size = np.unique(every, axis=0, return_inverse=True, return_counts=True)
+    new = (size[group.reshape(2, -1)[1]] == 1)[:, None]
+    columns = np.where(new, columns, state.columns)
+    before, after = (
+        passing.model(state).given(each.T.astype(np.float64), passing.cohort_sizes).misfit()
+        for each in (state.columns, columns)
+    )
+    return replace(state, columns=columns) if after < before else state
+
+
+def _named(windows: Windows, best: State, states: Sequence[State]) -> State:
+    """The columns of the best state under the names that fit noisy counts best, all together.
+
+    The confidence is the share of the `states` that have a column, under whatever name, times the probability
+    of the name.
+    """
+    attribution = attribute(windows, best.columns)
+    whose, fits = attribution.column.copy(), attribution.column >= 0
+    whose[~fits] = np.setdiff1d(np.arange(len(whose)), whose[fits])
+    columns = best.columns[whose]
+    found = [{column.tobytes() for column in state.columns} for state in states]
+    agree = np.array([np.mean([column.tobytes() in known for known in found]) for column in columns])
+    return replace(best, columns=columns, confidence=np.where(fits, agree * attribution.confidence, 0.0))
 
 
 def sampling_work(instance: Instance) -> float:

@@ -8,8 +8,9 @@ import numpy as np
 from pydantic import NonNegativeFloat
 
 from attacks.disaggregation.instance import Instance
+from attacks.disaggregation.noise.comparison import misfits
 from attacks.disaggregation.proof.verdict import judge, resolved
-from attacks.disaggregation.recovery import Columns, Outcome
+from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.solvers.annealing import MOST_SAMPLING, Annealing, sampling_work
 from attacks.disaggregation.solvers.blind import QUICK_REFLECTIONS, Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
@@ -51,8 +52,10 @@ class Auto(AbstractSolver):
     more certain.
 
     Under noise, annealing and the search without counts follow message passing as long as too few columns are
-    likely; annealing is left out if it would take too long. The attempt with more resolved columns wins, or
-    under noise the one with more columns expected to be right. `workers` are those of the projection.
+    likely; annealing is left out if it would take too long. If the counts tell little, annealing follows the
+    search without counts. The attempt with more resolved columns wins, or under noise the one under which the
+    sums are likelier: confidences of different methods cannot be compared if one of them is wrong about the
+    noise. `workers` are those of the projection.
     """
 
     name: Literal["auto"] = "auto"
@@ -78,36 +81,43 @@ class Auto(AbstractSolver):
     def _without_traces(
         self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent
     ) -> Columns:
-        complete, exact_sums = instance.windows.complete, instance.subspace.exact
-        without_counts = Blind()
-        if complete and exact_sums:
+        if not instance.subspace.exact:
+            return self._noisy(instance, rng=rng, progress=progress)
+        complete, without_counts = instance.windows.complete, Blind()
+        if complete:
             if not without_counts.reduces_lattice(instance):
                 return self._with_counts(instance, rng=rng, progress=progress)
             # Projection knows more than reflections here: these only prepare the lattice reduction.
             without_counts = Blind(max_iterations=QUICK_REFLECTIONS)
         attempts = [self._with_counts, without_counts.solve]
-        informative = _informative(instance)
-        if not informative:
+        if not _informative(instance):
             attempts.reverse()
-        if not exact_sums and sampling_work(instance) <= MOST_SAMPLING:
-            attempts.insert(1, Annealing().solve)
-        worth = _resolved if exact_sums else _expected
-        enough = 1.0 if exact_sums else ENOUGH_COMPLETE if complete and informative else ENOUGH_OTHERWISE
-        best: Columns | None = None
+        first = attempts[0](instance, rng=rng, progress=progress)
+        if _resolved(first) == instance.num_columns:
+            return first
+        return max(first, attempts[1](instance, rng=rng, progress=progress), key=_resolved)
+
+    def _noisy(self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent) -> Columns:
+        """The columns under which the sums are likeliest, of the methods tried until one expects enough."""
+        informative, affordable = _informative(instance), sampling_work(instance) <= MOST_SAMPLING
+        attempts: list[AbstractSolver] = [Blind()]
+        if affordable:
+            attempts.append(Annealing())
+        if informative:
+            attempts = [MessagePassing(), *reversed(attempts)]
+        elif not affordable:
+            attempts.append(MessagePassing())
+        enough = ENOUGH_COMPLETE if instance.windows.complete and informative else ENOUGH_OTHERWISE
+        tried: list[Columns] = []
         for attempt in attempts:
-            found = attempt(instance, rng=rng, progress=progress)
-            if best is None or worth(found) > worth(best):
-                best = found
-            if worth(best) >= enough * instance.num_columns:
+            tried.append(attempt.solve(instance, rng=rng, progress=progress))
+            if _expected(tried[-1]) >= enough * instance.num_columns:
                 break
-        assert best is not None
-        return best
+        return _likeliest(instance, tried)
 
     def _with_counts(
         self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent
     ) -> Columns:
-        if not instance.subspace.exact:
-            return MessagePassing().solve(instance, rng=rng, progress=progress)
         complete = instance.windows.complete
         projection = Projection(workers=self.workers)
         if complete and Blind().reduces_lattice(instance):
@@ -136,6 +146,14 @@ def _informative(instance: Instance) -> bool:
     lengths = np.broadcast_to(windows.lengths, windows.count.shape)[known]
     rate = float(np.clip(windows.count[known].sum() / lengths.sum(), 0, 1))
     return bool(INFORMATIVE_RATIO * (windows.sd[known] ** 2).sum() <= lengths.sum() * rate * (1 - rate))
+
+
+def _likeliest(instance: Instance, tried: list[Columns]) -> Columns:
+    """The columns under which the sums are likeliest; a client without a column explains nothing."""
+    if len(tried) == 1:
+        return tried[0]
+    matrices = [np.where(found.participation == UNKNOWN, 0, found.participation) for found in tried]
+    return tried[int(np.argmin(misfits(instance.problem, matrices)))]
 
 
 def _resolved(columns: Columns) -> float:
