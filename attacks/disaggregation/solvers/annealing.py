@@ -55,8 +55,7 @@ class Annealing(JointSolver):
         progress(self.replicas, self.replicas)
         likeliest = int(np.argmin(misfits))
         if not _names_are_clear(windows, states[likeliest].columns):
-            states[likeliest] = _polished(passing, states[likeliest])
-            return _named(windows, states[likeliest], states)
+            return _with_doubtful_names(passing, windows, states[likeliest], states)
         states = [
             passing.repaired(passing.restarted(state, state.columns), most=self.repairs) for state in states
         ]
@@ -77,36 +76,28 @@ def _names_are_clear(windows: Windows, columns: NDArray[np.uint8]) -> bool:
     return bool(fits.any() and attribution.confidence[fits].mean() >= CLEAR_NAMES)
 
 
-def _polished(passing: BeliefPropagation, state: State) -> State:
-    """The state after belief propagation from its columns, if the sums are likelier then.
-
-    A client that would end with a column that another one has, or had, keeps its own.
-    """
-    columns = passing.restarted(state, state.columns).columns
-    every = np.concatenate((state.columns, columns))
-    _, group, size = np.unique(every, axis=0, return_inverse=True, return_counts=True)
-    new = (size[group.reshape(2, -1)[1]] == 1)[:, None]
-    columns = np.where(new, columns, state.columns)
-    before, after = (
-        passing.model(state).given(each.T.astype(np.float64), passing.cohort_sizes).misfit()
-        for each in (state.columns, columns)
-    )
-    return replace(state, columns=columns) if after < before else state
-
-
-def _named(windows: Windows, best: State, states: Sequence[State]) -> State:
+def _with_doubtful_names(
+    passing: BeliefPropagation, windows: Windows, best: State, states: Sequence[State]
+) -> State:
     """The columns of the best state under the names that fit noisy counts best, all together.
 
-    The confidence is the share of the `states` that have a column, under whatever name, times the probability
-    of the name.
+    Belief propagation then corrects single entries, unless two clients would have the same column. The
+    confidence is the share of the `states` that have a column, under whatever name, times the probability of
+    the name. It is 0 if belief propagation would have another column.
     """
     attribution = attribute(windows, best.columns)
     whose, fits = attribution.column.copy(), attribution.column >= 0
     whose[~fits] = np.setdiff1d(np.arange(len(whose)), whose[fits])
-    columns = best.columns[whose]
+    named = best.columns[whose]
+    corrected = passing.restarted(best, named).columns
+    both = np.concatenate((named, corrected))
+    _, group, size = np.unique(both, axis=0, return_inverse=True, return_counts=True)
+    new = (size[group.reshape(2, -1)[1]] == 1)[:, None]
+    columns = np.where(new, corrected, named)
     found = [{column.tobytes() for column in state.columns} for state in states]
     agree = np.array([np.mean([column.tobytes() in known for known in found]) for column in columns])
-    return replace(best, columns=columns, confidence=np.where(fits, agree * attribution.confidence, 0.0))
+    stands = fits & (columns == corrected).all(axis=1)
+    return replace(best, columns=columns, confidence=np.where(stands, agree * attribution.confidence, 0.0))
 
 
 def sampling_work(instance: Instance) -> float:
