@@ -39,6 +39,7 @@ from fedsim.training.local_training import (
     local_updates,
     path_length,
 )
+from fedsim.training.quick_layers import quickened
 from fedsim.training.remembering import remembering
 from fedsim.training.stacked import Sgd, Shards, Stack, Stage, are_few, stages_of
 from fedsim.trusted.spool import Spool
@@ -94,7 +95,7 @@ class Trainer:
         torch.set_num_threads(1)
         self.settings, self.seed = settings, seed
         self._task, self._examples, self._owned = data.task, data.train, owned
-        self._is_foreign, self._channels_last = model.is_foreign, model.channels_last
+        self._is_foreign = model.is_foreign
         module = initial_model(model, data.task, stream(seed, seeds.Stage.MODEL))
         self._draws = model.is_foreign or draws(module)
         self._device = device or torch.device("cpu")
@@ -113,7 +114,10 @@ class Trainer:
 
                 self._cohort = Cohort(copy.deepcopy(module), data.task.loss, self._device)
         self._stacks: dict[tuple[int, bool], Stack] = {}
-        self._scratch = FlatModel(module, device)
+        self._channels_last = model.channels_last
+        if is_cpu and not model.is_foreign:
+            module = quickened(module, channels_last=self._channels_last)
+        self._scratch = FlatModel(module, device, channels_last=self._channels_last)
         self._workers = ForkedProcesses[Chunk](min(workers, len(owned)), self._train)
         self._sent: NDArray[np.float32] | None = None
         self._start = _shared(self._scratch.dim)

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Outputs and targets of a batch to the scalar that training minimises."""
 
+_KERNEL_DIM = 4
+"""Dimensions of the weights of a convolution of images: outputs, inputs, height, width."""
+
+_WIDE_KERNEL = 256
+"""Inputs from which on a kernel is worth arranging: below, kernels are small beside the images."""
+
 
 def initial_model(model: Architecture, task: Task, rng: np.random.Generator) -> nn.Module:
     """A model with torch's own initialisation, drawn from `rng` without touching the global generator.
@@ -72,19 +78,25 @@ def evaluated(task: Task, model: nn.Module, inputs: torch.Tensor, targets: torch
 class FlatModel:
     """A model whose parameters, and then its running statistics, live in one contiguous vector.
 
-    The federation speaks of models as vectors of length `dim`; loading one is a single copy.
+    The federation speaks of models as vectors of length `dim`; loading one is a single copy. With
+    `channels_last`, wide kernels of convolutions have memory of their own, in the order in which a CPU reads
+    them with the channels of a place side by side. Otherwise every step would arrange them anew.
     """
 
-    def __init__(self, module: nn.Module, device: torch.device | None = None) -> None:
+    def __init__(
+        self, module: nn.Module, device: torch.device | None = None, *, channels_last: bool = False
+    ) -> None:
         self.module = module if device is None else module.to(device)
         self._tensors = [*module.parameters(), *running_statistics(module)]
         self._counters = batch_counters(module)
         self.vector = torch.cat([t.detach().reshape(-1) for t in self._tensors]).to(torch.float32)
-        begin = 0
-        for t in self._tensors:
-            end = begin + t.numel()
-            t.data = self.vector[begin:end].view_as(t)
-            begin = end
+        self._kernels: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for t, piece in zip(self._tensors, self._pieces(self.vector), strict=True):
+            if channels_last and t.dim() == _KERNEL_DIM and t.shape[1] >= _WIDE_KERNEL:
+                t.data = piece.clone(memory_format=torch.channels_last)
+                self._kernels.append((t.data, piece))
+            else:
+                t.data = piece
 
     @property
     def layer_shapes(self) -> list[tuple[int, ...]]:
@@ -98,18 +110,19 @@ class FlatModel:
 
     def read(self) -> NDArray[np.float32]:
         """A copy of the parameters."""
-        # `cpu` of a vector that is there already is no copy.
-        copy: NDArray[np.float32] = self.vector.cpu().numpy().copy()
-        return copy
+        return self._gathered().copy()
+
+    def difference(self, start: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(dim,) how far the parameters are from `start`."""
+        difference: NDArray[np.float32] = self._gathered() - start
+        return difference
 
     def gradient_pieces(self, vector: NDArray[np.float32] | None) -> list[torch.Tensor] | None:
         """The entries of a vector (dim,) that belong to each parameter that is trained, in its shape."""
         if vector is None:
             return None
-        pieces = torch.split(
-            torch.from_numpy(vector).to(self.vector.device), [t.numel() for t in self._tensors]
-        )
-        return [p.view_as(t) for p, t in zip(pieces, self._tensors, strict=True) if t.requires_grad]
+        pieces = self._pieces(torch.from_numpy(vector).to(self.vector.device))
+        return [piece for piece, t in zip(pieces, self._tensors, strict=True) if t.requires_grad]
 
     def load(self, parameters: NDArray[np.float32]) -> None:
         """Overwrite the parameters."""
@@ -117,8 +130,22 @@ class FlatModel:
             self.vector.numpy()[:] = parameters
         else:
             self.vector.copy_(torch.from_numpy(np.array(parameters)))
+        for kernel, piece in self._kernels:
+            kernel.copy_(piece)
         for counter in self._counters:
             counter.zero_()
+
+    def _gathered(self) -> NDArray[np.float32]:
+        """The parameters; on a CPU the vector's own memory."""
+        for kernel, piece in self._kernels:
+            piece.copy_(kernel)
+        gathered: NDArray[np.float32] = self.vector.cpu().numpy()
+        return gathered
+
+    def _pieces(self, vector: torch.Tensor) -> list[torch.Tensor]:
+        """Views of a vector (dim,), one for each tensor, in its shape."""
+        pieces = torch.split(vector, [t.numel() for t in self._tensors])
+        return [piece.view(t.shape) for piece, t in zip(pieces, self._tensors, strict=True)]
 
 
 def examples_used(owned: int, settings: LocalWork) -> int:
@@ -197,8 +224,8 @@ def local_update(
             gradients = torch.autograd.grad(batch_loss, parameters, allow_unused=True)
             descent.step(gradients)
         if number in marks:
-            passed.append(model.read() - start)
-    return np.stack(passed) if marks else model.read() - start
+            passed.append(model.difference(start))
+    return np.stack(passed) if marks else model.difference(start)
 
 
 def local_updates(

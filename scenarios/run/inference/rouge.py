@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 Piece = NDArray[np.int64]
 
 
 def matched(guesses: Sequence[Piece], truth: Sequence[Piece]) -> list[tuple[int, int]]:
     """Pairs (guess, true piece) with the most words in common, one guess for each piece at most."""
+    # Imported here, because it takes half a second that a run needs only after its training.
+    from scipy.optimize import linear_sum_assignment
+
     if not guesses or not truth:
         return []
     _, numbers = np.unique(np.concatenate((*guesses, *truth)), return_inverse=True)

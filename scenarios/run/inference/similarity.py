@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 Pixels = NDArray[np.float32]
 """(n, height, width, 3) in [0, 1]."""
@@ -23,6 +22,9 @@ def match(guesses: Pixels, images: Pixels) -> Pixels:
 
     If there are fewer guesses than images, the images that are left get a grey guess.
     """
+    # Imported here, because it takes half a second that a run needs only after its training.
+    from scipy.optimize import linear_sum_assignment
+
     missing = max(0, len(images) - len(guesses))
     grey = np.full((missing, *images.shape[1:]), 0.5, dtype=np.float32)
     candidates = np.concatenate((guesses, grey))
