@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, NonNegativeInt
 
+from attacks.device_products import gram_on
 from attacks.disaggregation import Recovery, disaggregate
 from attacks.disaggregation.solvers import Auto, Solver
 from attacks.inference import Inference
@@ -23,6 +24,17 @@ class AttackSettings(Settings):
     """Test examples that the attacker has; no client trains on them."""
     inference: Annotated[tuple[Inference, ...], Field(strict=False)] = ()
 
-    def run(self, view: AttackerView, *, rng: np.random.Generator, progress: Progress = silent) -> Recovery:
-        """Recover participation and updates from the view, and from nothing but the view."""
-        return disaggregate(view.problem(), self.solver, rng=rng, progress=progress)
+    def run(
+        self,
+        view: AttackerView,
+        *,
+        rng: np.random.Generator,
+        progress: Progress = silent,
+        device: str = "cpu",
+    ) -> Recovery:
+        """Recover participation and updates from the view, and from nothing but the view.
+
+        Gram matrices are computed on the `device` with torch's name.
+        """
+        with gram_on(device):
+            return disaggregate(view.problem(), self.solver, rng=rng, progress=progress)

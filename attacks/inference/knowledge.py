@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from fedsim.tasks.task import Task
 from fedsim.training.local_work import LocalWork
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 
@@ -41,6 +43,8 @@ class Knowledge:
     task: Task
     work: LocalWork
     auxiliary: Auxiliary
+    device: str = "cpu"
+    """torch's name of the device on which the attacker optimises guesses and trains shadows."""
     notes: dict[Hashable, Any] = field(default_factory=dict)
     """A cache for results that depend only on the other fields, so that all evidence can share them."""
 
@@ -52,6 +56,11 @@ class Knowledge:
         return initial_model(self.model, self.task, np.random.default_rng(0)).train()
 
     @cached_property
+    def module_on_device(self) -> nn.Module:
+        """The same network on the attacker's device."""
+        return self.module if self.device == "cpu" else copy.deepcopy(self.module).to(self.device)
+
+    @cached_property
     def layer_shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shapes of the parameters that an update begins with."""
         return tuple(tuple(p.shape) for p in self.module.parameters())
@@ -61,3 +70,9 @@ class Knowledge:
         ends = np.cumsum([int(np.prod(shape)) for shape in self.layer_shapes])
         pieces = np.split(vector, ends)[:-1]
         return [piece.reshape(shape) for piece, shape in zip(pieces, self.layer_shapes, strict=True)]
+
+    def tensors(self, vector: NDArray[np.float32], dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+        """The same parameters as tensors on the attacker's device."""
+        import torch
+
+        return [torch.from_numpy(np.array(part)).to(self.device, dtype) for part in self.layers(vector)]

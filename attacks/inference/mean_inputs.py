@@ -62,7 +62,7 @@ class Layer:
             for batch in torch.split(examples, 500):
                 module(batch)
         handle.remove()
-        return torch.cat(seen).double().numpy()
+        return torch.cat(seen).cpu().double().numpy()
 
 
 def mean_inputs(changes: NDArray[np.float32], typical: Rows, damping: float) -> Rows:

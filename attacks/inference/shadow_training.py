@@ -94,8 +94,10 @@ def train_shadows(
     from fedsim.training.local_training import FlatModel, local_update
 
     auxiliary, task, size = knowledge.auxiliary, knowledge.task, knowledge.work.dataset_size
-    examples, targets = task.as_inputs(auxiliary.inputs), task.as_targets(auxiliary.targets)
-    model = FlatModel(copy.deepcopy(knowledge.module))
+    device = torch.device(knowledge.device)
+    examples = task.as_inputs(auxiliary.inputs).to(device)
+    targets = task.as_targets(auxiliary.targets).to(device)
+    model = FlatModel(copy.deepcopy(knowledge.module), device)
     model.load(start)
     layer = Layer.first(model.module)
     assert layer is not None, "check() has seen to it"
@@ -116,7 +118,7 @@ def train_shadows(
                 rng.choice(own[has[own]], wanted, replace=False),
                 rng.choice(own[~has[own]], size - wanted, replace=False),
             ]
-            chosen = torch.from_numpy(np.concatenate(drawn))
+            chosen = torch.from_numpy(np.concatenate(drawn)).to(device)
             update = local_update(
                 model,
                 start,

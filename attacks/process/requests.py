@@ -81,21 +81,25 @@ class Disaggregate(Request):
     view: AttackerView
     sums: Mapped
     seed: int
+    device: str = "cpu"
 
     @classmethod
-    def of(cls, settings: AttackSettings, view: AttackerView, seed: int) -> tuple[Disaggregate, int]:
+    def of(
+        cls, settings: AttackSettings, view: AttackerView, seed: int, device: str = "cpu"
+    ) -> tuple[Disaggregate, int]:
         """The request, and the file to send with it."""
         sums, file = handed_over(view.transcript.aggregates)
         nothing = np.empty((0, view.transcript.aggregates.shape[1]), dtype=np.float32)
         bare = AttackerView(replace(view.transcript, aggregates=nothing), view.counts)
-        return cls(settings, bare, sums, seed), file
+        return cls(settings, bare, sums, seed, device), file
 
     def answer(self, session: Session, files: tuple[int, ...], watch: Watch) -> Reply:
         """The arrays of a `Recovery`."""
         transcript = replace(self.view.transcript, aggregates=self.sums.array(files[0]))
         view = AttackerView(transcript, self.view.counts)
         remember(self.settings.solver)
-        recovery = self.settings.run(view, rng=np.random.default_rng(self.seed), progress=watch)
+        rng = np.random.default_rng(self.seed)
+        recovery = self.settings.run(view, rng=rng, progress=watch, device=self.device)
         return recovery.arrays(), {"solver": recovery.solver, "seconds": recovery.seconds}
 
     @staticmethod

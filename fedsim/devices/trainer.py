@@ -224,8 +224,7 @@ class Trainer:
             for row, client in zip(rows, chunk.clients, strict=True):
                 row[:] = self._alone(client, chunk.round_index, self._start, self._marks)
             return
-        positions = {client: torch.from_numpy(self._owned[client]) for client in chunk.clients}
-        shards = Shards(self._stacked.inputs, self._stacked.targets, positions)
+        shards = self._shards(self._stacked.task, chunk)
         local_updates(
             self._stack(self._stacked, len(chunk.clients), shards.size),
             torch.from_numpy(self._start),
@@ -234,6 +233,17 @@ class Trainer:
             rngs=[self._rng(client, chunk.round_index) for client in chunk.clients],
             marks=self._marks,
             out=torch.from_numpy(rows),
+        )
+
+    def _shards(self, task: StackedTask, chunk: Chunk) -> Shards:
+        """The examples of a chunk alone: most clients of a large federation wait, and need no second copy."""
+        owned = [self._owned[client] for client in chunk.clients]
+        rows = np.concatenate(owned)
+        places = torch.arange(len(rows)).view(len(owned), -1)
+        return Shards(
+            task.arranged(self._examples.inputs[rows]),
+            torch.from_numpy(self._examples.targets[rows]),
+            dict(zip(chunk.clients, places, strict=True)),
         )
 
     def _on_device(self, cohort: Cohort, chunk: Chunk) -> NDArray[np.float32]:
@@ -319,12 +329,10 @@ class Trainer:
 
 @dataclass(frozen=True)
 class _Stacked:
-    """A model and its training examples in the form that stacked networks take."""
+    """A task and a model in the form that stacked networks take."""
 
     task: StackedTask
     stages: list[Stage]
-    inputs: torch.Tensor
-    targets: torch.Tensor
 
 
 def _stackable(data: Dataset, module: nn.Module) -> _Stacked | None:
@@ -332,7 +340,7 @@ def _stackable(data: Dataset, module: nn.Module) -> _Stacked | None:
     task, stages = data.task.stacked(), stages_of(module)
     if task is None or stages is None:
         return None
-    return _Stacked(task, stages, task.arranged(data.train.inputs), torch.from_numpy(data.train.targets))
+    return _Stacked(task, stages)
 
 
 def _shared(*shape: int) -> NDArray[np.float32]:

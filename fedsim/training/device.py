@@ -1,4 +1,4 @@
-"""The device that local training runs on."""
+"""The device that local training and attacks run on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
 
 class EngineSettings(Settings):
-    """Where the clients of a simulation are trained."""
+    """Where the clients of a simulation are trained, and where attacks compute."""
 
     device: DeviceName = "cpu"
     """`auto` takes a GPU if there is one. Another device changes the last digits of updates."""
+
+
+def device_type(name: DeviceName) -> str:
+    """torch's name of that device; torch itself is not needed for `cpu`."""
+    return "cpu" if name == "cpu" else find_device(name).type
 
 
 def find_device(name: DeviceName) -> torch.device:

@@ -21,7 +21,7 @@ from fedsim.core.compilation import compiled
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
-_LANES = 256
+_LANES = 128
 """Numbers in a row, unless there are more channels: short rows cost as much to begin as to work on."""
 
 
@@ -114,7 +114,9 @@ def _rows(images: torch.Tensor) -> Floats:
     """(n, rows, lanes): a row holds all channels of some places; the same memory if images are arranged."""
     n, channels, height, width = images.shape
     lanes = channels * math.gcd(height * width, max(1, _LANES // channels))
-    rows: Floats = images.permute(0, 2, 3, 1).reshape(n, -1, lanes).numpy()
+    size = channels * height * width
+    arranged = images.contiguous(memory_format=torch.channels_last)
+    rows: Floats = arranged.as_strided((n, size // lanes, lanes), (size, lanes, 1)).numpy()
     return rows
 
 

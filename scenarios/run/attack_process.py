@@ -140,10 +140,16 @@ class AttackSession:
         """Processor time of all answers so far."""
 
     def disaggregate(
-        self, settings: AttackSettings, view: AttackerView, *, seed: int, progress: Progress = silent
+        self,
+        settings: AttackSettings,
+        view: AttackerView,
+        *,
+        seed: int,
+        progress: Progress = silent,
+        device: str = "cpu",
     ) -> Recovery:
         """What `settings.run` returns for the view, made where nothing else is known."""
-        request, file = Disaggregate.of(settings, view, seed)
+        request, file = Disaggregate.of(settings, view, seed, device)
 
         def watch(done: int, total: int, preview: NDArray[np.float32] | None = None) -> None:
             progress(done, total)

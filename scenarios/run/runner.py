@@ -13,6 +13,7 @@ from fedsim.core.files import write_json, write_text
 from fedsim.core.progress import Progress, silent
 from fedsim.core.seeds import Stage, stream_seed
 from fedsim.tasks.text import NextWord
+from fedsim.training.device import device_type
 from fedsim.training.local_training import Evaluation
 from fedsim.trusted.truth import Truth
 from scenarios.cpu import cpu_seconds
@@ -151,7 +152,9 @@ def attack_run(
     seed = stream_seed(scenario.seed, Stage.ATTACK)
     try:
         with attacker.session() as session:
-            recovery = session.disaggregate(scenario.attack, view, seed=seed, progress=solving)
+            recovery = session.disaggregate(
+                scenario.attack, view, seed=seed, progress=solving, device=device_type(scenario.engine.device)
+            )
     except NotFiniteError as error:
         raise diverged(directory, error.row) from error
     except ProblemError as error:

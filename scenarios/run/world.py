@@ -12,7 +12,7 @@ from attacks.inference.knowledge import Auxiliary, Knowledge
 from fedsim.core.errors import UserError
 from fedsim.core.seeds import Stage, stream
 from fedsim.data import Dataset, DataSource, Owned
-from fedsim.training.device import find_device
+from fedsim.training.device import device_type, find_device
 from fedsim.training.local_training import FlatModel, check_batches, initial_model
 from fedsim.training.local_work import LocalWork
 from fedsim.training.remembering import remembering
@@ -97,6 +97,7 @@ def server_knowledge(scenario: Scenario, data: Dataset) -> Knowledge:
         # Inference knows plain local training: in a client's first round SCAFFOLD's is the same.
         work=work.model_copy(update={"algorithm": "fedavg"}),
         auxiliary=Auxiliary(auxiliary.inputs, auxiliary.targets, auxiliary.attributes),
+        device=device_type(scenario.engine.device),
     )
 
 

@@ -7,13 +7,34 @@ piece. The variants differ in how the coordinates are scaled first: not at all (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation.space.mapped_memory import slices
+
+Product = Callable[[NDArray[Any]], NDArray[Any]]
+"""From a piece (rounds, some) to its inner products (rounds, rounds)."""
+
+_product: ContextVar[Product | None] = ContextVar("product", default=None)
+
+
+@contextmanager
+def products_by(product: Product) -> Iterator[None]:
+    """In the block, `product` computes the inner products of pieces, for example on a GPU.
+
+    These products are all that grows with rounds² · dim. This package knows NumPy alone, so its caller brings
+    whatever computes elsewhere.
+    """
+    token = _product.set(product)
+    try:
+        yield
+    finally:
+        _product.reset(token)
 
 
 def gram(aggregates: NDArray[Any]) -> NDArray[np.float64]:
@@ -31,10 +52,16 @@ def standardised_gram(aggregates: NDArray[Any]) -> NDArray[np.float64]:
 
 def gram_of_pieces(pieces: Iterable[NDArray[Any]], *, rounds: int) -> NDArray[np.float64]:
     """(rounds, rounds) the Gram matrix of all `pieces` (rounds, some) side by side."""
+    product = _product.get() or _inner_products
     K = np.zeros((rounds, rounds))
     for piece in pieces:
-        K += piece @ piece.T
+        K += product(piece)
     return K
+
+
+def _inner_products(piece: NDArray[Any]) -> NDArray[Any]:
+    products: NDArray[Any] = piece @ piece.T
+    return products
 
 
 def _standardised(pieces: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:

@@ -33,6 +33,12 @@ class Dlg(Inversion):
     restarts: PositiveInt = 3
     """Most starts; a further start is made only if the gradient is not matched yet."""
 
+    def check(self, knowledge: Knowledge) -> None:
+        """Also, the device must know double precision."""
+        super().check(knowledge)
+        if knowledge.device == "mps":
+            raise self.unmet("double precision, which mps does not have: expected engine.device = 'cpu'")
+
     def invert(
         self, evidence: Evidence, row: int, knowledge: Knowledge, *, rng: np.random.Generator, watch: Watch
     ) -> tuple[NDArray[np.float32], int]:
@@ -86,12 +92,11 @@ class _Objective:
         import torch
 
         self._knowledge = knowledge
-        self._start = [torch.from_numpy(np.array(w)) for w in knowledge.layers(evidence.starts[row])]
+        self._start = knowledge.tensors(evidence.starts[row])
         # After one step, the update is minus the gradient times the learning rate.
-        self._target = [
-            torch.from_numpy(u.astype(np.float64)) for u in knowledge.layers(evidence.updates[row])
-        ]
-        self._length = sum(float((u**2).sum()) for u in self._target)
+        self._target = knowledge.tensors(evidence.updates[row], torch.float64)
+        squares = (u.astype(np.float64) ** 2 for u in knowledge.layers(evidence.updates[row]))
+        self._length = sum(float(each.sum()) for each in squares)
         self.images = evidence.clients * knowledge.work.examples_per_round
         self._pixels = self.images * int(np.prod(knowledge.task.input_shape))
         self.size = self._pixels + self.images * knowledge.task.outputs
@@ -107,18 +112,18 @@ class _Objective:
         from attacks.inference.inversion.local_steps import simulated_update
 
         knowledge = self._knowledge
-        variables = torch.from_numpy(point.copy()).requires_grad_()
+        variables = torch.from_numpy(point.copy()).to(knowledge.device).requires_grad_()
         images = variables[: self._pixels].reshape(self.images, *knowledge.task.input_shape)
         labels = variables[self._pixels :].reshape(self.images, knowledge.task.outputs).softmax(dim=1)
         update = simulated_update(
-            knowledge.module,
+            knowledge.module_on_device,
             self._start,
             images,
             labels,
             work=knowledge.work,
-            batches=[torch.arange(self.images)],
+            batches=[torch.arange(self.images, device=variables.device)],
         )
         pairs = zip(update, self._target, strict=True)
         distance = torch.stack([((u - t) ** 2).sum() for u, t in pairs]).sum() / self._length
         (slope,) = torch.autograd.grad(distance, variables)
-        return float(distance.detach()), slope.numpy()
+        return float(distance.detach()), slope.cpu().numpy()

@@ -97,16 +97,17 @@ class Geiping(Inversion):
 
         from attacks.inference.inversion.local_steps import simulated_update
 
-        start = [torch.from_numpy(np.array(w)) for w in knowledge.layers(evidence.starts[row])]
-        target = [torch.from_numpy(np.array(u)) for u in knowledge.layers(evidence.updates[row])]
-        images, classes = torch.from_numpy(begin).requires_grad_(), torch.from_numpy(labels)
+        device, module = knowledge.device, knowledge.module_on_device
+        start, target = knowledge.tensors(evidence.starts[row]), knowledge.tensors(evidence.updates[row])
+        images, classes = torch.from_numpy(begin).to(device), torch.from_numpy(labels).to(device)
+        images.requires_grad_()
         optimiser = torch.optim.Adam([images], lr=self.lr)
         drops = [self.iterations * eighths // 8 for eighths in (3, 5, 7)]
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, drops, gamma=0.1)
-        distances = []
+        distances: list[torch.Tensor] = []
         for done in range(1, self.iterations + 1):
             work, batches = self._training(len(labels), knowledge, rng)
-            update = simulated_update(knowledge.module, start, images, classes, work=work, batches=batches)
+            update = simulated_update(module, start, images, classes, work=work, batches=batches)
             distance = cosine_distance(update, target)
             loss = distance + self.total_variation * _variation(images)
             (slope,) = torch.autograd.grad(loss, images)
@@ -115,11 +116,13 @@ class Geiping(Inversion):
             schedule.step()
             with torch.no_grad():
                 images.clamp_(-1, 1)
-            distances.append(float(distance.detach()))
+            # No number is looked at on the way: the CPU would wait for the device.
+            distances.append(distance.detach())
             if done % self.preview_every == 0 or done == self.iterations:
-                watch(done, self.iterations, as_pixels(images.detach().numpy()))
+                watch(done, self.iterations, as_pixels(images.detach().cpu().numpy()))
         # How well a single order matches is partly chance; a mean over the last ones is less so.
-        return images.detach().numpy().copy(), float(np.mean(distances[-_AVERAGED_DISTANCES:]))
+        last = torch.stack(distances[-_AVERAGED_DISTANCES:]).cpu().double().mean()
+        return images.detach().cpu().numpy().copy(), float(last)
 
     def _training(
         self, count: int, knowledge: Knowledge, rng: np.random.Generator
@@ -129,9 +132,9 @@ class Geiping(Inversion):
 
         work = knowledge.work
         if self.steps is None:
-            return work, _batches(count, work, rng)
+            return work, [batch.to(knowledge.device) for batch in _batches(count, work, rng)]
         long = work.model_copy(update={"lr": total_step(work) / self.steps, "momentum": 0.0})
-        return long, [torch.arange(count)] * self.steps
+        return long, [torch.arange(count, device=knowledge.device)] * self.steps
 
 
 def apportioned(shares: NDArray[np.float32], count: int) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedsim.training.descent import BETA_1, BETA_2, EPSILON
 from fedsim.training.local_work import LocalWork
@@ -32,7 +33,9 @@ def simulated_update(
     weights = [w.detach().to(images.dtype).requires_grad_() for w in start]
     begun, descent = weights, _Descent(weights, work)
     for batch in batches:
-        logits = torch.func.functional_call(module, dict(zip(names, weights, strict=True)), images[batch])
+        # torch's fused attention cannot be differentiated twice.
+        with sdpa_kernel(SDPBackend.MATH):
+            logits = torch.func.functional_call(module, dict(zip(names, weights, strict=True)), images[batch])
         loss = nn.functional.cross_entropy(logits, labels[batch])
         gradient = torch.autograd.grad(loss, weights, create_graph=True)
         weights = descent.step(weights, gradient)

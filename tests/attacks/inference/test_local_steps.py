@@ -7,7 +7,7 @@ from torch import nn
 
 from attacks.inference.inversion.geiping import cosine_distance
 from attacks.inference.inversion.local_steps import simulated_update
-from fedsim.models import Cnn, Lenet, Mlp, Resnet
+from fedsim.models import Cnn, Lenet, Mlp, Resnet, Vit
 from fedsim.training.local_work import LocalWork
 from tests.helpers.updates import DATA, knowledge_of, start_of, update_on
 
@@ -80,3 +80,27 @@ def test_models_start_alike_for_tests():
     """`start_of` draws from its own generator, so that every test sees the same network."""
     first, again = (next(start_of(Mlp(hidden=2)).parameters()) for _ in range(2))
     assert torch.equal(first, again)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Resnet(width=8), Resnet(width=8, norm="batch"), Vit(width=8, layers=1, heads=2, hidden=8)],
+    ids=lambda model: model.name,
+)
+def test_every_network_can_be_differentiated_twice(model):
+    """Attention included, whose quick form in torch has no second derivative."""
+    work = LocalWork(dataset_size=2, batch_size=2)
+    knowledge = knowledge_of(model, work)
+    images = DATA.task.as_inputs(DATA.train.inputs[:2]).requires_grad_()
+    start = list(knowledge.module.parameters())
+    update = simulated_update(
+        knowledge.module,
+        start,
+        images,
+        torch.from_numpy(DATA.train.targets[:2]),
+        work=work,
+        batches=[torch.arange(2)],
+    )
+    (slope,) = torch.autograd.grad(cosine_distance(update, start), images)
+    assert torch.isfinite(slope).all()
+    assert slope.abs().max() > 0
