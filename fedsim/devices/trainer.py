@@ -114,6 +114,7 @@ class Trainer:
 
                 self._cohort = Cohort(copy.deepcopy(module), data.task.loss, self._device)
         self._stacks: dict[tuple[int, bool], Stack] = {}
+        self._arranged: dict[int, torch.Tensor] = {}
         self._channels_last = model.channels_last
         if is_cpu and not model.is_foreign:
             module = quickened(module, channels_last=self._channels_last)
@@ -222,7 +223,7 @@ class Trainer:
             return
         if self._stacked is None:
             for row, client in zip(rows, chunk.clients, strict=True):
-                row[:] = self._alone(client, chunk.round_index, self._start, self._marks)
+                self._alone(client, chunk.round_index, self._start, self._marks, out=row)
             return
         shards = self._shards(self._stacked.task, chunk)
         local_updates(
@@ -237,11 +238,13 @@ class Trainer:
 
     def _shards(self, task: StackedTask, chunk: Chunk) -> Shards:
         """The examples of a chunk alone: most clients of a large federation wait, and need no second copy."""
-        owned = [self._owned[client] for client in chunk.clients]
-        rows = np.concatenate(owned)
-        places = torch.arange(len(rows)).view(len(owned), -1)
+        for client in chunk.clients:
+            if client not in self._arranged:
+                self._arranged[client] = task.arranged(self._examples.inputs[self._owned[client]])
+        rows = np.concatenate([self._owned[client] for client in chunk.clients])
+        places = torch.arange(len(rows)).view(len(chunk.clients), -1)
         return Shards(
-            task.arranged(self._examples.inputs[rows]),
+            torch.cat([self._arranged[client] for client in chunk.clients]),
             torch.from_numpy(self._examples.targets[rows]),
             dict(zip(chunk.clients, places, strict=True)),
         )
@@ -276,13 +279,15 @@ class Trainer:
         start: NDArray[np.float32],
         marks: Sequence[int] = (),
         correction: NDArray[np.float32] | None = None,
+        *,
+        out: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """One client's update; a `UserError` if a network of the user's draws random numbers of its own."""
         computed = partial(self._computed, client, round_index, start, marks, correction)
         if not self._draws:
-            return computed()
+            return computed(out=out)
         with layers_draw(self.seed, client, round_index), without_other_random_numbers():
-            update = computed()
+            update = computed(out=out)
         if self._is_foreign and is_checked_twice(client, round_index):
             with layers_draw(self.seed, client, round_index):
                 again = computed()
@@ -296,6 +301,8 @@ class Trainer:
         start: NDArray[np.float32],
         marks: Sequence[int],
         correction: NDArray[np.float32] | None,
+        *,
+        out: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         mine = self._owned[client]
         inputs = self._task.as_inputs(self._examples.inputs[mine]).to(self._device)
@@ -309,6 +316,7 @@ class Trainer:
             rng=self._rng(client, round_index),
             marks=marks,
             correction=correction,
+            out=out,
         )
 
     def _stack(self, stacked: _Stacked, copies: int, examples: int) -> Stack:

@@ -112,10 +112,9 @@ class FlatModel:
         """A copy of the parameters."""
         return self._gathered().copy()
 
-    def difference(self, start: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(dim,) how far the parameters are from `start`."""
-        difference: NDArray[np.float32] = self._gathered() - start
-        return difference
+    def write_difference(self, start: NDArray[np.float32], *, out: NDArray[np.float32]) -> None:
+        """Write to `out` (dim,) how far the parameters are from `start`."""
+        np.subtract(self._gathered(), start, out=out)
 
     def gradient_pieces(self, vector: NDArray[np.float32] | None) -> list[torch.Tensor] | None:
         """The entries of a vector (dim,) that belong to each parameter that is trained, in its shape."""
@@ -205,18 +204,20 @@ def local_update(
     rng: np.random.Generator,
     marks: Sequence[int] = (),
     correction: NDArray[np.float32] | None = None,
+    out: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
     """Train from `start` on a client's examples; return the model difference, (dim,) float32.
 
     Each epoch runs in batches, the last of which may be smaller. `model` is scratch space: nothing of one
     client survives into the next call. With `marks`, numbers of epochs in ascending order, it returns the
     difference after each of them, (marks, dim). A `correction` (dim,) is added to the gradient of every step.
+    What is returned is written to `out`, (marks, dim) or (1, dim), if that is given.
     """
+    updates = np.empty((max(1, len(marks)), model.dim), dtype=np.float32) if out is None else out
     model.load(start)
     model.module.train()
     parameters = [p for p in model.module.parameters() if p.requires_grad]
     descent = Descent(parameters, settings, correction=model.gradient_pieces(correction))
-    passed = []
     for number, order in enumerate(epochs(len(targets), settings, rng), start=1):
         for batch in torch.split(torch.from_numpy(order), settings.batch_size):
             batch_loss = loss(model.module(inputs[batch]), targets[batch])
@@ -224,8 +225,12 @@ def local_update(
             gradients = torch.autograd.grad(batch_loss, parameters, allow_unused=True)
             descent.step(gradients)
         if number in marks:
-            passed.append(model.difference(start))
-    return np.stack(passed) if marks else model.difference(start)
+            model.write_difference(start, out=updates[marks.index(number)])
+    if marks:
+        return updates
+    model.write_difference(start, out=updates[0])
+    only: NDArray[np.float32] = updates[0]
+    return only
 
 
 def local_updates(

@@ -70,7 +70,7 @@ def test_the_network_of_the_attacker_is_on_its_device():
 
 def test_shadow_training_stays_on_the_device(monkeypatch):
     """What `train_shadows` does with every shadow: only the finished update comes back."""
-    monkeypatch.setattr(FlatModel, "difference", lambda self, start: np.zeros(self.dim, np.float32))
+    monkeypatch.setattr(FlatModel, "write_difference", lambda self, start, out: None)
     flat = FlatModel(start_of(Mlp(hidden=4)), META)
     update = local_update(
         flat,
