@@ -1,9 +1,9 @@
-"""Group normalisation of images whose channels lie side by side in memory, and what follows it in a ResNet.
+"""Group normalisation of feature maps whose channels lie side by side, and what follows it in a ResNet.
 
 torch's own kernels expect whole planes. On a CPU with the channels of a place side by side, their backward
 pass takes three to six times as long as on planes, and as long as a small convolution. These loops go along
 the channels of some places at once instead, with a sum for each, so that no sum depends on the width of
-vectors. They also add a shortcut and apply the ReLU on the way: images of this size do not stay in the cache.
+vectors. They also add a shortcut and apply the ReLU on the way: maps of this size do not stay in the cache.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class ChannelsLastGroupNorm(nn.Module):
         super().__init__()
         self.norm, self.rectified = norm, rectified
 
-    def forward(self, images: torch.Tensor, shortcut: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, maps: torch.Tensor, shortcut: torch.Tensor | None = None) -> torch.Tensor:
         """(n, channels, height, width), normalised, plus a `shortcut` of the same shape."""
         norm = self.norm
         normalised: torch.Tensor = _Normalise.apply(
-            images, shortcut, norm.weight, norm.bias, norm.num_groups, norm.eps, self.rectified
+            maps, shortcut, norm.weight, norm.bias, norm.num_groups, norm.eps, self.rectified
         )  # type: ignore[no-untyped-call]
         return normalised
 
@@ -75,7 +75,7 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(  # noqa: PLR0917, because `apply` knows no keywords
         ctx: Any,
-        images: torch.Tensor,
+        maps: torch.Tensor,
         shortcut: torch.Tensor | None,
         weight: torch.Tensor,
         bias: torch.Tensor,
@@ -83,23 +83,23 @@ class _Normalise(torch.autograd.Function):
         epsilon: float,
         rectified: bool,
     ) -> torch.Tensor:
-        x, y = _rows(images), torch.empty_like(images)
+        x, y = _rows(maps), torch.empty_like(maps)
         kind = _Kind(epsilon, shortcut is not None, rectified)
         affine = _Affine(weight.numpy(), bias.numpy())
         moments = _Moments(*np.empty((2, len(x), groups)))
         _normalise(_Values(x, x if shortcut is None else _rows(shortcut), _rows(y)), affine, kind, moments)
-        ctx.save_for_backward(images, weight, bias, y if rectified else images)
+        ctx.save_for_backward(maps, weight, bias, y if rectified else maps)
         ctx.rest = kind, moments
         return y
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        images, weight, bias, y = ctx.saved_tensors
+        maps, weight, bias, y = ctx.saved_tensors
         kind, moments = ctx.rest
-        by_images = torch.empty_like(images)
-        by_shortcut = torch.empty_like(images) if kind.has_shortcut else None
+        by_maps = torch.empty_like(maps)
+        by_shortcut = torch.empty_like(maps) if kind.has_shortcut else None
         by_weight, by_bias = torch.empty(2, len(weight))
-        x, above, below = _rows(images), _rows(gradient), _rows(by_images)
+        x, above, below = _rows(maps), _rows(gradient), _rows(by_maps)
         _normalise_backward(
             _Values(x, x, _rows(y)),
             _Values(below, below if by_shortcut is None else _rows(by_shortcut), above),
@@ -107,15 +107,15 @@ class _Normalise(torch.autograd.Function):
             _Affine(by_weight.numpy(), by_bias.numpy()),
             (kind, moments),
         )
-        return by_images, by_shortcut, by_weight, by_bias, None, None, None
+        return by_maps, by_shortcut, by_weight, by_bias, None, None, None
 
 
-def _rows(images: torch.Tensor) -> Floats:
-    """(n, rows, lanes): a row holds all channels of some places; the same memory if images are arranged."""
-    n, channels, height, width = images.shape
+def _rows(maps: torch.Tensor) -> Floats:
+    """(n, rows, lanes): a row holds all channels of some places; the same memory if maps are arranged."""
+    n, channels, height, width = maps.shape
     lanes = channels * math.gcd(height * width, max(1, _LANES // channels))
     size = channels * height * width
-    arranged = images.contiguous(memory_format=torch.channels_last)
+    arranged = maps.contiguous(memory_format=torch.channels_last)
     rows: Floats = arranged.as_strided((n, size // lanes, lanes), (size, lanes, 1)).numpy()
     return rows
 

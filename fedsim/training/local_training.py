@@ -25,10 +25,10 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Outputs and targets of a batch to the scalar that training minimises."""
 
 _KERNEL_DIM = 4
-"""Dimensions of the weights of a convolution of images: outputs, inputs, height, width."""
+"""Dimensions of the weights of a two-dimensional convolution: outputs, inputs, height, width."""
 
 _WIDE_KERNEL = 256
-"""Inputs from which on a kernel is worth arranging: below, kernels are small beside the images."""
+"""Inputs from which on a kernel is worth arranging: below, kernels are small beside the feature maps."""
 
 
 def initial_model(model: Architecture, task: Task, rng: np.random.Generator) -> nn.Module:

@@ -57,16 +57,16 @@ class NormalisedResidual(nn.Module):
         norm.rectified = True
         self.body, self.norm, self.shortcut = nn.Sequential(*others), norm, block.shortcut
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
         """(n, channels, height, width) to (n, channels, rows, columns)."""
-        outputs: torch.Tensor = self.norm(self.body(images), self.shortcut(images))
+        outputs: torch.Tensor = self.norm(self.body(maps), self.shortcut(maps))
         return outputs
 
 
 def quickened(module: nn.Module, *, channels_last: bool) -> nn.Module:
     """The module with quick layers in place of others; parameters and their order are the same.
 
-    `module` is one of the library's, and is changed. Its images must be `channels_last` if that is said.
+    `module` is one of the library's, and is changed. Its inputs must be `channels_last` if that is said.
     """
     for name, child in module.named_children():
         if type(child) is nn.TransformerEncoderLayer and _is_quick(child):
