@@ -4,7 +4,8 @@ python -m benchmarks.words_scale CLIENTS ROUNDS [--rate .01] [--window 100] [--l
 
 Nothing is trained. Every client types `--tokens` words, of which the r-th is drawn with a probability
 proportional to 1/r. The server sees which word's row moved in which round, and the counts. A share `--lost`
-of the counted updates is in no sum.
+of the counted updates is in no sum. "Guess" gives everybody the most widespread words, as many as a client
+types on average.
 """
 
 from __future__ import annotations
@@ -93,11 +94,14 @@ def print_pairs(typed: csr_matrix, found: csr_matrix) -> None:
     right, claims = (np.asarray(t.sum(axis=0)).ravel() for t in (found.multiply(typed), found))
     for least, most in (*BANDS, (1, 10), (1, 1 << 30)):
         band: NDArray[np.bool_] = (authors >= least) & (authors <= most)
-        pairs = authors[band].sum()
+        pairs = max(authors[band].sum(), 1)
         precision = right[band].sum() / max(claims[band].sum(), 1)
+        each = max(1, round(pairs / typed.shape[0]))
+        guessed = np.sort(authors[band])[::-1][:each].sum()
         print(
             f"  words with {least} to {most} authors: {band.sum()} words, {pairs:.0f} pairs, precision "
-            f"{precision:.4f}, recall {right[band].sum() / max(pairs, 1):.4f}"
+            f"{precision:.4f}, recall {right[band].sum() / pairs:.4f} "
+            f"(guess {guessed / (each * typed.shape[0]):.4f}, {guessed / pairs:.4f})"
         )
 
 

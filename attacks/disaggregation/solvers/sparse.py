@@ -85,8 +85,10 @@ def columns_from(traces: Traces, counts: CountModel, progress: Progress = silent
     search = Search(Holders(patterns, support), counts)
     search.run(progress)
     columns, doubt = search.columns, search.doubt()
+    unknown = _chance_of_missing_columns(counts, columns, doubt)
     fits = Fits.of(counts, columns)
-    column = fits.named(doubt)
+    chance = fits.marginals(unknown=unknown, doubt=doubt)
+    column = fits.named(chance)
     left = np.flatnonzero(column < 0)
     if len(left) and len(columns):
         more = peeled(patterns, columns, counts.windows, left)
@@ -96,7 +98,18 @@ def columns_from(traces: Traces, counts: CountModel, progress: Progress = silent
         columns = np.concatenate((columns, more.columns))
         doubt = np.concatenate((doubt, more.doubt))
         fits = Fits.of(counts, columns)
-    density = float(columns.mean()) if len(columns) else 0.5
+        chance = fits.marginals(unknown=unknown, doubt=doubt)
+    return Found(columns, column, fits.confidence(column, chance))
+
+
+def _chance_of_missing_columns(
+    counts: CountModel, columns: NDArray[np.bool_], doubt: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(clients,) the likelihood of each client's counts with columns that were not found, summed over these.
+
+    By the `doubt` (n,) about the columns that were found, so many are missing; they are as dense as those.
+    """
     everybody = np.arange(counts.windows.clients)
-    unknown = counts.chance(np.full(len(everybody), density), everybody)
-    return Found(columns, column, fits.confidence(column, unknown=unknown, doubt=doubt))
+    density = float(columns.mean()) if len(columns) else 0.5
+    missing = max(1.0, len(everybody) - float((1 / (1 + doubt)).sum()))
+    return missing * counts.chance(np.full(len(everybody), density), everybody)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,6 @@ from attacks.disaggregation.sparse.matching import pair_marginals, without_excha
 
 PAIRS_AT_A_TIME = 1 << 24
 """Pairs of a client and a column that are compared at a time."""
-LEAST_DOUBT = 1e-9
-"""Odds below this are not distinguished when columns compete for clients."""
 
 
 def fitting(counts: CountModel, columns: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -61,12 +60,20 @@ class Fits:
         pairs = np.concatenate(client), np.concatenate(column), np.concatenate(cost)
         return cls(counts.windows.clients, len(columns), *pairs)
 
-    def named(self, doubt: NDArray[np.float64]) -> NDArray[np.intp]:
+    def marginals(self, *, unknown: NDArray[np.float64], doubt: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(pairs,) the probability of each pair, over all matchings of clients and columns.
+
+        `unknown` (clients,) is the likelihood of a client's counts if it has a column that was not found,
+        and `doubt` (n,) the odds that a column is nobody's.
+        """
+        return pair_marginals(self.client, self.column, self._likelihood, unknown, doubt)
+
+    def named(self, chance: NDArray[np.float64]) -> NDArray[np.intp]:
         """(clients,) the index of each client's column, −1 if none is left for it.
 
-        As many clients as possible get one; of several columns that fit, those with the least `doubt` (n,),
-        the odds that a column is nobody's. Clients and columns that no chain of fits connects do not
-        matter to each other.
+        As many clients as possible get one, and then as many as can be expected to get their own, by the
+        `chance` (pairs,) of each pair: the likeliest matching as a whole names fewer of them correctly.
+        Clients and columns that no chain of fits connects do not matter to each other.
         """
         from scipy.optimize import linear_sum_assignment
 
@@ -83,25 +90,24 @@ class Fits:
             who, k = np.unique(self.client[pairs], return_inverse=True)
             what, j = np.unique(self.column[pairs], return_inverse=True)
             table = np.full((len(who), len(what)), FORBIDDEN_COST)
-            table[k, j] = self.cost[pairs]
-            chosen = linear_sum_assignment(table + 2 * np.log(np.maximum(doubt[what], LEAST_DOUBT)))
+            table[k, j] = -chance[pairs]
+            chosen = linear_sum_assignment(table)
             fits = table[chosen] < FORBIDDEN_COST
             column[who[chosen[0][fits]]] = what[chosen[1][fits]]
         return column
 
-    def confidence(
-        self, column: NDArray[np.intp], *, unknown: NDArray[np.float64], doubt: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def confidence(self, column: NDArray[np.intp], chance: NDArray[np.float64]) -> NDArray[np.float64]:
         """(clients,) the probability that the assigned `column` (clients,) is the client's own.
 
-        `unknown` (clients,) is the likelihood of a client's counts if it has a column that was not found,
-        and `doubt` (n,) the odds that a column is nobody's. Any number of clients may have to exchange
-        columns.
+        It is the `chance` (pairs,) of the pair, or less if two or three clients may have exchanged columns.
         """
-        likelihood = np.exp(-np.minimum(self.cost / 2, RATIO_BOUND))
-        chance = pair_marginals(self.client, self.column, likelihood, unknown, doubt)
         sure = np.zeros(self.clients)
         own = column[self.client] == self.column
         sure[self.client[own]] = chance[own]
-        table = csr_matrix((likelihood, (self.client, self.column)), shape=(self.clients, self.columns))
+        shape = self.clients, self.columns
+        table = csr_matrix((self._likelihood, (self.client, self.column)), shape=shape)
         return np.minimum(sure, without_exchange(table, column))
+
+    @cached_property
+    def _likelihood(self) -> NDArray[np.float64]:
+        return np.asarray(np.exp(-np.minimum(self.cost / 2, RATIO_BOUND)))

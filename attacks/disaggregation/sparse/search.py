@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, triu
 
 from attacks.disaggregation.sparse.count_model import CountModel
-from attacks.disaggregation.sparse.holders import Holders
+from attacks.disaggregation.sparse.holders import MOST_OF_THEM, Holders
 from attacks.disaggregation.sparse.naming import fitting
-from attacks.disaggregation.sparse.unions import union_of_parts
+from attacks.disaggregation.sparse.unions import cover, union_of_parts
 from fedsim.core.progress import Progress, silent
 
 LEAST_ROWS = 2
@@ -71,6 +71,33 @@ class Search:
             own = own[fitting(self.counts, own) & ~_among(own, self.columns)]
             self._waiting = _Candidates(own, *self.holders.weigh(own))
             self._accept(np.ones(len(own), dtype=np.bool_))
+        if not self.counts.settle:
+            self._complete()
+
+    def _complete(self) -> None:
+        """Columns once more from the rows that need them, now that the others are known.
+
+        A column that was found early may lack rounds: rows of two clients have in common what their columns
+        have in common. It may also be a union, if its parts were found later.
+        """
+        parts = self.columns
+        covered = cover(self.holders.patterns, parts)
+        whole = np.array([self._needed(column, covered) for column in parts]).reshape(parts.shape)
+        whole = np.unique(whole[whole.sum(axis=1) <= self._most], axis=0)
+        whole = whole[fitting(self.counts, whole)]
+        single = (union_of_parts(whole, whole) != whole).any(axis=1)
+        self.columns = whole[single]
+        self.rows, self.extra = self.holders.weigh(self.columns)
+        self._explained = union_of_parts(self.holders.patterns, self.columns, proper=False)
+
+    def _needed(self, column: NDArray[np.bool_], covered: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """(rounds,) what the rows have in common in which no other column covers a round of this one."""
+        held = self.holders.of(np.flatnonzero(column))
+        held = held[(covered[held][:, column] == 1).any(axis=1)]
+        rows = self.holders.support[held]
+        if rows.sum() < LEAST_ROWS:
+            return column
+        return np.asarray(column | (rows @ self.holders.patterns[held] >= MOST_OF_THEM * rows.sum()))
 
     def _levels(self) -> list[int]:
         """Fewest rows that hold a column, from the highest demand to the lowest."""
@@ -142,7 +169,10 @@ class Search:
         # Whatever the rows say, no more patterns can be mistaken for columns than there are.
         strangers = 1 + int((unexplained & (self.holders.sizes[small] <= self._most)).sum())
         as_often = len(self.common_rows) - np.searchsorted(self.common_rows, self.rows) + 0.5
-        return np.asarray(np.minimum(np.expm1(np.minimum(self.extra, 50)) + missing**2 * as_often, strangers))
+        by_rows = np.minimum(np.expm1(np.minimum(self.extra, 50)) + missing**2 * as_often, strangers)
+        more = 0.0 if self.counts.settle else _more_than_a_column(self.columns, self.columns)
+        # A union has as many rows as this one seldom, if few pairs of columns have.
+        return np.asarray(by_rows + more * as_often / (len(self.common_rows) + 0.5))
 
     @cached_property
     def common_rows(self) -> NDArray[np.int64]:

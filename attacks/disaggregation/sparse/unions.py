@@ -17,9 +17,14 @@ def union_of_parts(
 
     A part that equals the whole counts only if parts need not be `proper`.
     """
+    return cover(wholes, parts, proper=proper) > 0
+
+
+def cover(wholes: NDArray[np.bool_], parts: NDArray[np.bool_], *, proper: bool = False) -> NDArray[np.int32]:
+    """(n, rounds) in how many `parts` (m, rounds) inside each of the `wholes` (n, rounds) a round is."""
     small = csr_matrix(parts, dtype=np.float32)
     size = np.asarray(small.sum(axis=1)).ravel()
-    union = np.zeros_like(wholes)
+    covered = np.zeros(wholes.shape, dtype=np.int32)
     step = max(1, PAIRS_AT_A_TIME // max(1, len(parts)))
     for start in range(0, len(wholes), step):
         some = wholes[start : start + step]
@@ -32,5 +37,5 @@ def union_of_parts(
             (np.ones(int(inside.sum()), np.float32), (common.col[inside], common.row[inside])),
             shape=(len(some), len(parts)),
         )
-        union[start : start + step] = (chosen @ small).toarray() > 0
-    return union
+        covered[start : start + step] = (chosen @ small).toarray()
+    return covered

@@ -96,4 +96,6 @@ def _table(path: Path, client_field: str, text_field: str) -> Iterator[tuple[str
         for number, row in enumerate(rows, start=2):
             if row[client_field] is None or row[text_field] is None:
                 raise ValueError(f"row {number} is too short")
+            if not row[client_field].strip():
+                raise ValueError(f"row {number}: {client_field} is empty")
             yield row[client_field], row[text_field]

@@ -70,6 +70,7 @@ def test_a_folder_has_a_file_per_person(tmp_path):
         ("number.jsonl", b'{"client": 1, "text": 2}', "line 1: expected an object with client"),
         ("other.csv", b"who,what\n1,2\n", "there is no column client"),
         ("short.csv", b"client,text\n1\n", "row 2 is too short"),
+        ("nobody.csv", b"client,text\na,hello\n ,foo\n", "row 3: client is empty"),
         ("strange.pdf", b"%PDF", "expected a folder, or a .txt, .jsonl or .csv file"),
     ],
 )

@@ -6,12 +6,16 @@ from scipy.sparse import csr_matrix
 
 from attacks.disaggregation import disaggregate
 from attacks.disaggregation.recovery import Outcome
+from attacks.disaggregation.sparse import authors
 from attacks.disaggregation.sparse.authors import authorship
+from attacks.disaggregation.sparse.count_model import CountModel
 from attacks.disaggregation.sparse.holders import Holders
 from attacks.disaggregation.sparse.matching import pair_marginals, without_exchange
+from attacks.disaggregation.sparse.naming import Fits
 from attacks.disaggregation.sparse.peeling import peeled
+from attacks.disaggregation.sparse.search import Search
 from attacks.disaggregation.sparse.traces import Traces, find_traces
-from attacks.disaggregation.sparse.unions import union_of_parts
+from attacks.disaggregation.sparse.unions import cover, union_of_parts
 from tests.helpers.planted import planted
 from tests.helpers.words import planted_words
 
@@ -79,6 +83,7 @@ def test_a_union_is_explained_by_its_parts():
     patterns = np.array([[1, 0, 0, 1], [0, 1, 0, 0], [1, 1, 0, 1], [1, 1, 1, 0]], dtype=bool)
     np.testing.assert_array_equal(union_of_parts(patterns[2:3], patterns), patterns[2:3])
     np.testing.assert_array_equal(union_of_parts(patterns[3:], patterns), [[0, 1, 0, 0]])
+    np.testing.assert_array_equal(cover(patterns[2:3], patterns), [[2, 2, 0, 2]])
 
 
 def test_a_needed_author_is_certain_and_a_contradicted_one_impossible():
@@ -87,6 +92,38 @@ def test_a_needed_author_is_certain_and_a_contradicted_one_impossible():
     found = authorship(traces, columns).toarray()
     assert found[0].tolist() == [1.0, 1.0, 0.0]
     assert (authorship(traces, columns, missing=3).toarray()[0] < 1).all()
+
+
+@pytest.mark.parametrize("missing", [0, 3])
+def test_rows_are_judged_alike_in_blocks_of_any_size(missing, monkeypatch):
+    case = planted_words(7, clients=40, rounds=60, words=300)
+    columns = case.participation.copy()
+    columns[:, :missing] = False
+    traces = Traces.of(case.typed.T.astype(int) @ case.participation.T.astype(int) > 0)
+    at_once = authorship(traces, columns, missing=missing)
+    monkeypatch.setattr(authors, "ENTRIES_AT_A_TIME", 7)
+    np.testing.assert_array_equal(authorship(traces, columns, missing=missing).toarray(), at_once.toarray())
+    moved_alone = at_once.toarray()[traces.pattern_of] * ~case.typed.T
+    assert (moved_alone < 1).all(), "only authors are certain"
+
+
+def test_a_union_whose_parts_are_found_later_is_no_column():
+    case = planted_words(20, clients=80, rounds=60, words=1500, rate=0.08, window=10, lost=0.33)
+    problem, traces = case.problem, find_traces(case.problem)
+    assert traces is not None and problem.cohort_sizes is not None
+    holders = Holders(traces.patterns[traces.varying], traces.support[traces.varying])
+    search = Search(holders, CountModel(problem.windows, problem.lost, problem.cohort_sizes))
+    search.run()
+    true = {row.tobytes() for row in np.packbits(case.participation.T, axis=1)}
+    assert len(search.columns) > 70
+    assert all(row.tobytes() in true for row in np.packbits(search.columns, axis=1))
+
+
+def test_names_are_those_that_are_expected_to_be_right_most_often():
+    """Client 0 has column 1 more often than column 0; client 1 then gets the best of the rest."""
+    fits = Fits(2, 3, np.array([0, 0, 1, 1, 1]), np.array([0, 1, 1, 0, 2]), np.zeros(5))
+    chance = np.array([0.4, 0.6, 0.4, 0.3, 0.3])
+    assert fits.named(chance).tolist() == [1, 0]
 
 
 def test_a_client_without_a_row_of_its_own_is_peeled_out():
