@@ -27,13 +27,19 @@ def posed_problem(
     num_clients: int | None = None,
     cohort_sizes: NDArray[np.int64] | None = None,
     layer_shapes: Sequence[tuple[int, ...]] | None = None,
+    places: NDArray[np.float64] | None = None,
 ) -> DisaggregationProblem:
     """The problem that the records of a server pose: see `DisaggregationProblem` for the fields.
 
     Counts get the error that the cohort sizes reveal.
     """
     problem = DisaggregationProblem(
-        aggregates, counts, num_clients=num_clients, cohort_sizes=cohort_sizes, layer_shapes=layer_shapes
+        aggregates,
+        counts,
+        num_clients=num_clients,
+        cohort_sizes=cohort_sizes,
+        layer_shapes=layer_shapes,
+        places=places,
     )
     if counts is None or cohort_sizes is None:
         return problem

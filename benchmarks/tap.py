@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -245,7 +246,9 @@ def main() -> None:
                 found = audit(log, alternatives=False)
                 truth = tap.truth()
                 assert truth is not None
-                rows.setdefault(name, []).append(replace(found, score=score(found, truth, log.rounds)))
+                judged = score(found, truth, log.rounds)
+                rows.setdefault(name, []).append(replace(found, score=judged))
+                print(f"{seed} {name}: {found.verdict}, {judged}", file=sys.stderr, flush=True)
     print("| log | inconclusive | claimed | expected right | right |")
     print("|---|--:|--:|--:|--:|")
     for name, audits in rows.items():

@@ -50,8 +50,10 @@ class DisaggregationProblem:
     without a report the number that the spectrum suggests. It may exceed the report's clients (some never
     answered and have no name), but not fall below them. `cohort_sizes` (rounds,) is the number of clients in
     each sum, if the server knows it. `layer_shapes` are the shapes of the model's tensors in the order of the
-    coordinates, output dimension first; under noise they make coordinates comparable. `lost` is the share of
-    the counted participations that are in no sum; the counts then have an error that allows for it.
+    coordinates, output dimension first; under noise they make coordinates comparable. `places` (rounds, any)
+    are coordinates of the server's model at the start of each round, if the server keeps them: under noise
+    they tell how all updates turn with the model. `lost` is the share of the counted participations that are
+    in no sum; the counts then have an error that allows for it.
     """
 
     aggregates: NDArray[Any]
@@ -59,6 +61,7 @@ class DisaggregationProblem:
     num_clients: int | None = field(default=None, kw_only=True)
     cohort_sizes: ArrayLike | None = field(default=None, kw_only=True)
     layer_shapes: Sequence[tuple[int, ...]] | None = field(default=None, kw_only=True)
+    places: NDArray[np.float64] | None = field(default=None, kw_only=True)
     lost: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -70,6 +73,12 @@ class DisaggregationProblem:
             object.__setattr__(self, "cohort_sizes", self._checked_cohort_sizes())
         if self.layer_shapes is not None:
             self._check_layer_shapes(self.layer_shapes)
+        if self.places is not None and (
+            self.places.shape[:1] != (self.rounds,) or not np.isfinite(self.places).all()
+        ):
+            raise ProblemError(
+                f"places: shape {self.places.shape}, expected finite numbers for each of {self.rounds} rounds"
+            )
 
     @property
     def rounds(self) -> int:

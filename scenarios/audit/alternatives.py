@@ -84,6 +84,7 @@ def _changes(problem: DisaggregationProblem) -> Iterator[tuple[str, Disaggregati
                 aggregates=problem.aggregates[:rounds],
                 counts=None if counts is None else _before(counts, rounds),
                 cohort_sizes=sizes,
+                places=None if problem.places is None else problem.places[:rounds],
             ),
         )
 

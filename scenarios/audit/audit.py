@@ -167,6 +167,7 @@ def audit(
             num_clients=num_clients,
             cohort_sizes=log.cohort_sizes,
             layer_shapes=log.layer_shapes,
+            places=log.places,
         )
     # The same streams as in a simulated run.
     space_rng, _ = stream(seed, Stage.ATTACK).spawn(2)

@@ -143,9 +143,15 @@ def _from_safetensors(path: Path) -> dict[str, NDArray[Any]]:
 
 def _from_torch(path: Path) -> dict[str, NDArray[Any]]:
     """The tensors of a state dictionary, which may be an entry of the file, such as `model`."""
+    import pickle
+
     import torch
 
-    content = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, IndexError) as error:
+        # PyTorch's own message advises to run whatever code the file holds.
+        raise ValueError("it is not written by torch.save, or it holds more than tensors") from error
     tensors = _state_dict(content, torch.Tensor)
     if tensors is None:
         raise ValueError("it holds no dictionary of tensors")

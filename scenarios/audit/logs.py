@@ -37,6 +37,7 @@ class Log:
     said so. `missing` is what the rows would need to become sums and nobody gave: the name of an option, or
     empty. `rounds` (rounds,) are the rounds of the rows, if they are known; some may have no row.
     `assumed` means that nobody said what made the rows: that they are sums, or which server made the models.
+    `places` (rounds, any) are coordinates of the model with which each round began, if models were saved.
     """
 
     aggregates: NDArray[Any]
@@ -48,6 +49,7 @@ class Log:
     missing: str = ""
     rounds: NDArray[np.int64] | None = None
     assumed: bool = False
+    places: NDArray[np.float64] | None = None
 
     @property
     def gaps(self) -> int:
@@ -119,7 +121,8 @@ class Log:
         files = _files(aggregates=source, counts=counts, cohort_sizes=cohort_sizes, layer_shapes=None)
         if rows == "sums":
             raise UserError("--rows sums: models are means of updates: expected means or weighted-means")
-        means, rounds = mean_updates(models.models, models.rounds, server or FedAvg())
+        steps = mean_updates(models.models, models.rounds, server or FedAvg())
+        means, rounds = steps.means, steps.rounds
         if not len(means):
             raise UserError(f"{source}: no two models of consecutive rounds, from which a step could be told")
         if not means.any():
@@ -134,7 +137,7 @@ class Log:
         log = cls._of(
             means, table, counts, counts_sd, participations, stated=rows, files=files, rounds=rounds
         )
-        return replace(log, layer_shapes=models.layer_shapes, assumed=server is None)
+        return replace(log, layer_shapes=models.layer_shapes, assumed=server is None, places=steps.places)
 
     @classmethod
     def _of(

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.space.gram import gram_of_pieces
+from attacks.disaggregation.space.mapped_memory import slices
 from scenarios.audit.servers import Server
+
+MOST_PLACES = 20
+"""Directions of the model's way that are kept: it moves far along few of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The mean updates `means` (n, dim) that models give away, and the round of each, `rounds` (n,), from 0.
+
+    `places` (n, q) are coordinates of the model with which each round began, along its principal directions.
+    """
+
+    means: NDArray[np.float32]
+    rounds: NDArray[np.int64]
+    places: NDArray[np.float64]
 
 
 def multiplied(rows: NDArray[Any], factors: NDArray[Any]) -> NDArray[np.float32]:
@@ -26,16 +44,15 @@ def centred(rows: NDArray[Any], modulus: int) -> NDArray[np.float32]:
     return filled(((row.astype(np.int64) % modulus + half) % modulus - half for row in rows), rows.shape)
 
 
-def mean_updates(
-    models: NDArray[Any], rounds: NDArray[np.int64], server: Server
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The mean updates (n, dim) that a server's models give away, and the round of each (n,), from 0.
+def mean_updates(models: NDArray[Any], rounds: NDArray[np.int64], server: Server) -> Steps:
+    """The mean updates that a server's models give away.
 
     `models` (m, dim) were saved after `rounds` (m,) rounds. A missing model costs the two rounds beside it,
     and more if the server has a memory. A second model of the same round is that of a server that begins
     again, without a memory. Entries that cannot be told in some round become zero in all.
     """
-    parts, told = [], []
+    parts: list[tuple[NDArray[np.intp], int, int]] = []
+    told: list[NDArray[np.int64]] = []
     runs = np.split(np.arange(len(rounds)), np.flatnonzero(np.diff(rounds) != 1) + 1)
     for run in runs:
         first = int(rounds[run[0]])
@@ -48,7 +65,8 @@ def mean_updates(
         parts.append((run, lost, 0 if begins else first))
         told.append(np.arange(first + lost, first + len(run) - 1))
     if not parts:
-        return np.zeros((0, models.shape[1]), dtype=np.float32), np.zeros(0, dtype=np.int64)
+        nothing = np.zeros((0, models.shape[1]), dtype=np.float32)
+        return Steps(nothing, np.zeros(0, dtype=np.int64), np.zeros((0, 0)))
 
     def means() -> Iterator[NDArray[np.float64]]:
         for run, lost, first in parts:
@@ -60,7 +78,20 @@ def mean_updates(
     for column in range(0, table.shape[1], 1 << 16):
         part = table[:, column : column + (1 << 16)]
         part[:, ~np.isfinite(part).all(axis=0)] = 0
-    return table, np.concatenate(told)
+    before = np.concatenate([run[lost:-1] for run, lost, _ in parts])
+    return Steps(table, np.concatenate(told), _places(models, before))
+
+
+def _places(models: NDArray[Any], chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+    """(n, q) the principal components of the `chosen` models, as far as they have any."""
+    pieces = (piece[chosen] for piece in slices(models))
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = gram_of_pieces((piece - piece.mean(axis=0) for piece in pieces), rounds=len(chosen))
+    if not np.isfinite(gram).all():
+        return np.zeros((len(chosen), 0))  # The attack refuses such models, and says where.
+    values, vectors = np.linalg.eigh(gram)
+    kept = np.flatnonzero(values > np.finfo(np.float32).eps * values[-1])[-MOST_PLACES:]
+    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
 
 
 def filled(rows: Iterable[NDArray[Any]], shape: tuple[int, ...]) -> NDArray[np.float32]:

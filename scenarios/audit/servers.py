@@ -149,6 +149,9 @@ SERVERS: dict[str, type[FedAvg] | type[FedAvgM] | type[FedAdam]] = {
 }
 """By the name that `--server` takes."""
 
+SHARES = ("beta_1", "beta_2", "server_momentum")
+"""Settings that say how much of the past a server keeps; the others are above 0."""
+
 
 def server_named(text: str) -> Server:
     """`fedadam`, or with settings `fedadam,eta=0.01,tau=0.001`; a `UserError` names what is wrong."""
@@ -167,5 +170,9 @@ def server_named(text: str) -> Server:
         if key not in known or not np.isfinite(number):
             expected = ", ".join(f"{name}=NUMBER" for name in known) or "no settings"
             raise UserError(f"--server {text}: {setting!r}, expected {expected}")
+        if key in SHARES and not 0 <= number < 1:
+            raise UserError(f"--server {text}: {setting!r}, expected a number from 0 to below 1")
+        if key not in SHARES and number <= 0:
+            raise UserError(f"--server {text}: {setting!r}, expected a number above 0")
         values[key] = number
     return kind(**values)

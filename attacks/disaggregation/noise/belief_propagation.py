@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation.counts.window_posterior import WindowPosterior
 from attacks.disaggregation.noise.detection import detect
-from attacks.disaggregation.noise.error_scale import deviation_of_mixture, enough_zeros, variance_from_zeros
+from attacks.disaggregation.noise.error_scale import (
+    deviation_of_mixture,
+    enough_zeros,
+    log_odds_of_one,
+    variance_from_zeros,
+    variance_of_ones,
+)
 from attacks.disaggregation.noise.leave_one_out import LeaveOneOut
 from attacks.disaggregation.noise.round_model import RoundModel, Scales
 from attacks.disaggregation.problem import DisaggregationProblem
@@ -30,6 +36,8 @@ TYPICAL_EIGENVALUE = 0.15
 """Rank of the eigenvalue that outliers are compared with, relative to the number of clients."""
 MEAN_AMPLITUDE = 10.0
 """Amplitude of the subtracted common mean, far above everything else: its prior is flat."""
+ROUNDS_PER_PLACE = 10
+"""Rounds for each direction in which the clients' common mean may turn with the model."""
 FIRST_NOISE, FIRST_SIGNAL = 0.7, 0.3
 """Shares of noise and signal in a round's energy at the start."""
 FIRST_DIMENSION = 1000.0
@@ -122,6 +130,7 @@ class BeliefPropagation:
         self.zeros_known = enough_zeros(self.known_zero)
         self.trust = TRUST if self.zeros_known else TRUST_WITHOUT_ZEROS
         self.entries = problem.dim
+        self._course = _course(problem.places, self.rounds)
         self.posterior = WindowPosterior(windows, np.clip(rates, 1e-3, 1 - 1e-3))
         self._problem = problem
         self._levelled: dict[bool, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
@@ -162,8 +171,8 @@ class BeliefPropagation:
         gram, shared = scale * levelled, profiles * np.sqrt(scale * excess)
         energy = np.diag(gram) - (shared**2).sum(axis=1)
         if self.cohort_sizes is not None:
-            mean = MEAN_AMPLITUDE * level * self.cohort_sizes
-            shared = np.concatenate((shared, mean[:, None]), axis=1)
+            mean = MEAN_AMPLITUDE * (level * self.cohort_sizes)[:, None] * self._course
+            shared = np.concatenate((shared, mean), axis=1)
         # An empty round gets a little energy, so that its noise is not zero.
         return Observations(gram, shared, np.maximum(energy, 1e-6 * energy.mean()))
 
@@ -255,7 +264,7 @@ class BeliefPropagation:
             )
         estimate, variance = self._detected(model, others, state.dimension)
         scale = self._error_scale(estimate, variance, state.dimension)
-        evidence = (estimate - 0.5) / (variance * scale)
+        evidence = self._evidence(estimate, variance * scale, state.columns.T == 1)
         mean = self.posterior.mean(evidence.T).T
         trusted = self.trust * evidence.T
         columns, log_chance = self.posterior.best(trusted)
@@ -303,6 +312,19 @@ class BeliefPropagation:
             estimate[block] = expected[block] + shift
         return estimate, np.maximum(variance, 1e-6)
 
+    def _evidence(
+        self, estimate: NDArray[np.float64], variance: NDArray[np.float64], one: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """(R, n) log-odds of a participation; `variance` is that of a zero, and `one` marks believed ones.
+
+        Ones count as wider only where the model is known to move. With fixed updates they are not, and the
+        beliefs about them would make confident columns doubtful.
+        """
+        if self._problem.places is None:
+            return (estimate - 0.5) / variance
+        far = np.where(one, np.abs(estimate - 1) / np.sqrt(variance), np.nan)
+        return log_odds_of_one(estimate, variance, variance_of_ones(far))
+
     def _error_scale(
         self, estimate: NDArray[np.float64], variance: NDArray[np.float64], dimension: float
     ) -> NDArray[np.float64]:
@@ -320,3 +342,17 @@ class BeliefPropagation:
             return np.broadcast_to(np.maximum(by_client**2, least), errors.shape)
         errors[~self.known_zero] = np.nan
         return np.maximum(variance_from_zeros(errors), least)
+
+
+def _course(places: NDArray[np.float64] | None, rounds: int) -> NDArray[np.float64]:
+    """(R, 1+q) what multiplies the common mean of the updates, and how it turns with the model.
+
+    Training pulls the model back to where it belongs, whoever trains, and the more so the further the last
+    cohort has moved it. To first order, the mean update is μ + C w with the model w. Only the directions in
+    which the model moves most are used: every direction takes the evidence of a round.
+    """
+    always = np.ones((rounds, 1))
+    if places is None:
+        return always
+    directions, _, _ = np.linalg.svd(places - places.mean(axis=0), full_matrices=False)
+    return np.concatenate((always, np.sqrt(rounds) * directions[:, : rounds // ROUNDS_PER_PLACE]), axis=1)

@@ -3,6 +3,9 @@
 Entries whose count is zero are known to be zero. They are a free sample of the estimates' errors, and need no
 assumption on how updates or noise are distributed. Entries that are only *believed* to be zero are no
 substitute: these beliefs select small errors.
+
+While a model trains, ones vary more than zeros: a client that takes part also brings what its update does not
+share with its other updates, such as its own way to turn with the model. No zero shows that.
 """
 
 from __future__ import annotations
@@ -35,6 +38,30 @@ def variance_from_zeros(errors: NDArray[np.float64]) -> NDArray[np.float64]:
     by_client = np.maximum(_median_or(errors, axis=0, otherwise=everywhere), LEAST_ERROR)
     by_round = _median_or(errors / by_client, axis=1, otherwise=1.0)
     return np.asarray((NORMAL_MAD * by_round[:, None] * by_client) ** 2)
+
+
+def variance_of_ones(errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(clients,) variance of estimates of ones over that of zeros, at least 1; 1 for a client with few ones.
+
+    `errors` (rounds, clients) are distances from 1 in standard deviations of a zero, NaN where the entry is
+    not believed to be one.
+    """
+    median = _median_or(errors, axis=0, otherwise=0.0)
+    return np.asarray(np.maximum(NORMAL_MAD * median, 1.0) ** 2)
+
+
+def log_odds_of_one(
+    estimate: NDArray[np.float64], zero: NDArray[np.float64], ratio: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(rounds, clients) log-likelihood ratio of a one to a zero, with variances `zero` × `ratio` and `zero`.
+
+    A wide distribution of the ones would win again far below zero. Estimates there count like the one that
+    speaks most against a one.
+    """
+    spread = ratio - 1
+    turn = np.divide(-1, spread, out=np.full(spread.shape, -np.inf), where=spread > 0)
+    e = np.maximum(estimate, turn)
+    return np.asarray(0.5 * ((e**2 - (e - 1) ** 2 / ratio) / zero - np.log(ratio)))
 
 
 def deviation_of_mixture(

@@ -63,6 +63,8 @@ class Decoded:
 
 def decode(K: NDArray[np.float64], columns: NDArray[np.uint8], *, max_iterations: int = 40) -> Decoded:
     """Improve `columns` (rounds, K), given the Gram matrix K (rounds, rounds) of the aggregates."""
+    if not columns.size:
+        return Decoded(columns, np.zeros(columns.shape))
     P = columns.astype(np.float64)
     rate = P.mean(axis=0).clip(0.5 / len(P), 1 - 0.5 / len(P))
     noise = _mean_noise(K, P)

@@ -164,7 +164,8 @@ def test_servers_are_undone(server):
         t = r + 2
         rate = server.eta if adagrad else server.eta * np.sqrt(1 - server.beta_2**t) / (1 - server.beta_1**t)
         models.append(models[-1] + rate * m / (np.sqrt(v) + server.tau))
-    means, rounds = mean_updates(np.array(models), np.arange(41), server)
+    steps = mean_updates(np.array(models), np.arange(41), server)
+    means, rounds = steps.means, steps.rounds
     told = means.any(axis=0)  # entries whose steps have two explanations are left out, in all rounds
     assert told.sum() >= 10
     np.testing.assert_allclose(means[:, told], (MEANS / 100)[:, told], atol=1e-6)
@@ -174,13 +175,28 @@ def test_servers_are_undone(server):
 def test_a_missing_model_costs_the_rounds_beside_it():
     models = np.cumsum(np.vstack([np.ones(40), MEANS]), axis=0)
     there = np.delete(np.arange(41), [10, 30])
-    means, rounds = mean_updates(models[there], there, server_named("fedavg"))
-    np.testing.assert_array_equal(rounds, np.delete(np.arange(40), [9, 10, 29, 30]))
-    np.testing.assert_allclose(means, MEANS[rounds], atol=1e-4)
-    _, rounds = mean_updates(models[there], there, FedAvgM())
-    np.testing.assert_array_equal(rounds, np.delete(np.arange(40), [9, 10, 11, 29, 30, 31]))
-    _, rounds = mean_updates(models[there], there, FedAdam())
-    np.testing.assert_array_equal(rounds, np.arange(9))
+    steps = mean_updates(models[there], there, server_named("fedavg"))
+    np.testing.assert_array_equal(steps.rounds, np.delete(np.arange(40), [9, 10, 29, 30]))
+    np.testing.assert_allclose(steps.means, MEANS[steps.rounds], atol=1e-4)
+    after_gaps = mean_updates(models[there], there, FedAvgM()).rounds
+    np.testing.assert_array_equal(after_gaps, np.delete(np.arange(40), [9, 10, 11, 29, 30, 31]))
+    np.testing.assert_array_equal(mean_updates(models[there], there, FedAdam()).rounds, np.arange(9))
+
+
+@pytest.mark.parametrize("server", [server_named("fedavg"), FedAvgM()])
+def test_places_are_those_of_the_models_with_which_the_rounds_began(server):
+    models = np.cumsum(np.vstack([np.ones(40), MEANS[:15]]), axis=0)
+    there = np.delete(np.arange(16), 7)
+    steps = mean_updates(models[there], there, server)
+    began = models[steps.rounds]
+    began = began - began.mean(axis=0)
+    np.testing.assert_allclose(steps.places @ steps.places.T, began @ began.T, rtol=1e-4, atol=1e-4)
+
+
+def test_models_that_stand_still_or_overflow_have_no_places():
+    assert mean_updates(np.ones((5, 3)), np.arange(5), server_named("fedavg")).places.shape == (4, 0)
+    broken = np.array([[0.0], [np.nan], [1.0]])
+    assert mean_updates(broken, np.arange(3), server_named("fedavg")).places.shape == (2, 0)
 
 
 def test_a_server_that_begins_again_has_no_memory():
@@ -188,9 +204,9 @@ def test_a_server_that_begins_again_has_no_memory():
     steps = np.array([0.9 ** np.arange(n, -1, -1) @ MEANS[: n + 1] for n in range(8)])  # momentum of .9
     models = np.cumsum(np.vstack([np.ones(40), steps]), axis=0)
     rounds = np.concatenate([np.arange(9), 8 + np.arange(9)])
-    means, told = mean_updates(np.vstack([models, models]), rounds, FedAvgM())
-    np.testing.assert_array_equal(told, np.arange(16))
-    np.testing.assert_allclose(means, np.tile(MEANS[:8], (2, 1)), atol=1e-4)
+    told = mean_updates(np.vstack([models, models]), rounds, FedAvgM())
+    np.testing.assert_array_equal(told.rounds, np.arange(16))
+    np.testing.assert_allclose(told.means, np.tile(MEANS[:8], (2, 1)), atol=1e-4)
 
 
 def test_models_of_a_server_that_was_killed_give_the_same_sums(tmp_path):
@@ -322,6 +338,11 @@ def test_rounds_may_be_missing_from_a_table(tmp_path):
             ["--models", "models.npy", "--server", "fedadam,rate=1", "--out", "a"],
             "'rate=1', expected eta=NUMBER",
         ),
+        (["--models", "models.npy", "--server", "fedadam,eta=0", "--out", "a"], "'eta=0', expected a number"),
+        (
+            ["--models", "models.npy", "--server", "fedavgm,server_momentum=1", "--out", "a"],
+            "'server_momentum=1', expected a number from 0 to below 1",
+        ),
         (["--models", "models.npy", "--rows", "sums", "--out", "a"], "--rows sums: models are means"),
         (["--models", "bad.npy", "--out", "a"], "bad.npy: not a checkpoint"),
         (["--models", "models.npy"], "--out: expected a new folder"),
@@ -346,7 +367,7 @@ def test_mistakes_are_one_line(fedsim, tmp_path, options, message):
     ("name", "content", "message"),
     [
         ("model-1.npz", b"zip?", "model-1.npz: not a checkpoint"),
-        ("model-1.pt", b"torch?", "model-1.pt: not a checkpoint"),
+        ("model-1.pt", b"torch?", "model-1.pt: not a checkpoint: it is not written by torch.save"),
         ("model-1.safetensors", b"\xff" * 8, "model-1.safetensors: not a checkpoint"),
         ("model-01.npz", None, "model-1.npz: model-01.npz is a checkpoint of round 1 too"),
         ("model-2.npz", {"w": np.ones(3)}, "model-2.npz: the array 'w' has shape (3,), expected shape (2,)"),
