@@ -19,6 +19,8 @@ MISSED, INVENTED, NOTHING = "var(--missed)", "var(--invented)", "var(--nothing)"
 
 SERIES = tuple(f"var(--series-{number})" for number in range(1, 9))
 """Colours of lines and marks that have no colour of their own."""
+MOST_MARKS = 20_000
+"""Marks in a chart that can be hovered; more are drawn as a picture, which browsers show at once."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 """With the colours, 48 different marks."""
 
@@ -81,3 +83,31 @@ def line_at(value: float, label: str, colours: Mapping[str, str], *, along: str 
         {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5},
         **encoding,
     )
+
+
+def participations(rows: Rows, clients: Sequence[str], rounds: int, colours: Mapping[str, str]) -> Spec:
+    """A cell per row, whose fields are client, round and kind: clients across, rounds down.
+
+    Only kinds that occur have an entry in the legend of `colours`.
+    """
+    kinds = {row["kind"] for row in rows}
+    cells = layer(
+        rows,
+        "rect",
+        x=name(
+            "client",
+            "client",
+            axis={"labelAngle": 0, "labelOverlap": True},
+            scale={"domain": list(clients), "paddingInner": 0.12},
+        ),
+        y={
+            "field": "round",
+            "type": "ordinal",
+            "title": "round",
+            "axis": {"labelOverlap": True, "ticks": False},
+            "scale": {"domain": list(range(rounds)), "paddingInner": 0.08},
+        },
+        color=coloured("kind", {kind: colour for kind, colour in colours.items() if kind in kinds}),
+        tooltip=told(client="client", round="round", kind="participation"),
+    )
+    return chart(cells, height=max(140, min(520, 5 * rounds)))

@@ -95,6 +95,7 @@ class SecureAggregation(Attachment):
             )
         if not isinstance(time_limit_s, int | float) or time_limit_s <= 0:
             raise UserError(f"SecureAggregation(time_limit_s={time_limit_s!r}): expected a number above 0")
+        super().__init__(strategy)
         inside = innermost(strategy)
         _check_strategy(strategy, weighted_by)
         wanted = max(minimum_cohort, clients or int(getattr(inside, "min_available_nodes", 0)))
@@ -105,7 +106,6 @@ class SecureAggregation(Attachment):
             wanted=wanted,
             time_limit_s=time_limit_s,
         )
-        super().__init__(strategy)
         object.__setattr__(self, "_coordinator", coordinator)
         _attach_training(inside, coordinator, trained)
         if evaluated is not None:

@@ -14,6 +14,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedsim.core.errors import UserError
 from fedsim.server.passing import PassingStrategy
 
 
@@ -60,6 +61,10 @@ class Attachment(PassingStrategy):
     """Whether the strategy inside gets sums instead of replies. An attachment around it sees neither."""
 
     def __init__(self, strategy: Strategy) -> None:
+        if isinstance(strategy, type) or not hasattr(strategy, "configure_train"):
+            raise UserError(
+                f"{type(self).__name__}({strategy!r:.40}): expected a strategy of Flower, such as FedAvg()"
+            )
         object.__setattr__(self, "inner", strategy)
 
     def _expect_sums(self, summed: Summed) -> None:

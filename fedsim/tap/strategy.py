@@ -69,6 +69,8 @@ class Tap(Attachment):
                 raise UserError(f"Tap({name}={value!r}): expected one of {', '.join(map(repr, allowed))}")
         if window is not None and (not isinstance(window, int) or window < 1):
             raise UserError(f"Tap(window={window!r}): expected a number of rounds, 1 or more, or None")
+        if weighted_by is not None and not isinstance(weighted_by, str):
+            raise UserError(f"Tap(weighted_by={weighted_by!r}): expected the name of a metric, or None")
         if isinstance(skip, str):
             raise UserError(f"Tap(skip={skip!r}): expected a list of patterns")
         recording = Recording(rows=record, weighted_by=weighted_by, window=window, truth=truth)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attacks.disaggregation.recovery import Outcome, Recovery
+from scenarios import charts
 from scenarios.audit.audit import Audit
 from scenarios.audit.dossier import statements
 from scenarios.audit.words import conclusion, noise, remarks, scored
+from scenarios.charts import MOST_MARKS, participations
 from scenarios.pages import BACKGROUND, INK, UNRECOVERED, embedded, render
 
 if TYPE_CHECKING:
@@ -34,9 +36,29 @@ def render_audit(audit: Audit, clients: Sequence[Mapping[str, Any]]) -> str:
         remarks=remarks(audit),
         statements=statements(audit),
         version=version("fedsim-audit"),
-        picture=embedded(_draw(audit.recovery)) if audit.separated else "",
+        participations=_participations(audit.recovery) if audit.separated else None,
         clients=clients[:CLIENTS_ON_PAGE],
     )
+
+
+def _participations(recovery: Recovery) -> dict[str, Any]:
+    """The recovered participations: a chart, or a picture if there are too many."""
+    unresolved = recovery.outcome == Outcome.UNRESOLVED
+    rounds, columns = np.nonzero((recovery.participation == 1) & ~unresolved)
+    if len(rounds) + len(recovery.participation) * unresolved.sum() > MOST_MARKS:
+        return {"spec": None, "picture": embedded(_draw(recovery))}
+    names = [str(client) for client in recovery.clients]
+    rows = [
+        {"client": names[k], "round": int(r), "kind": "took part"}
+        for r, k in zip(rounds, columns, strict=True)
+    ]
+    rows += [
+        {"client": names[k], "round": r, "kind": "nothing recovered"}
+        for k in np.flatnonzero(unresolved)
+        for r in range(len(recovery.participation))
+    ]
+    colours = {"took part": charts.INK, "nothing recovered": charts.NOTHING}
+    return {"spec": participations(rows, names, len(recovery.participation), colours), "picture": ""}
 
 
 def _draw(recovery: Recovery) -> Figure:

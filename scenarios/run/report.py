@@ -16,6 +16,7 @@ from scenarios.charts import (
     INK,
     INVENTED,
     MISSED,
+    MOST_MARKS,
     NOTHING,
     ORACLE,
     Spec,
@@ -25,6 +26,7 @@ from scenarios.charts import (
     line_at,
     name,
     number,
+    participations,
     told,
 )
 from scenarios.pages import picture, render
@@ -37,9 +39,6 @@ from scenarios.run.scoring import named
 from scenarios.run.sections import Analytics, Baselines, Disaggregation
 from scenarios.run.story import message
 from scenarios.run.update_scores import update_cosines
-
-MOST_MARKS = 20_000
-"""Participations in a chart that can be hovered; more are drawn as a picture, which browsers show at once."""
 
 
 def render_report(
@@ -198,27 +197,7 @@ def _matrix(clients: NDArray[Any], P: NDArray[np.uint8], guess: NDArray[np.uint8
         {"client": str(clients[k]), "round": int(r), "kind": names[kind[r, k] - 1]}
         for r, k in zip(rounds, columns, strict=True)
     ]
-    present = {key: colour for key, colour in colours.items() if any(row["kind"] == key for row in rows)}
-    cells = layer(
-        rows,
-        {"type": "rect"},
-        x=name(
-            "client",
-            "client",
-            axis={"labelAngle": 0, "labelOverlap": True},
-            scale={"domain": [str(c) for c in clients], "paddingInner": 0.12},
-        ),
-        y={
-            "field": "round",
-            "type": "ordinal",
-            "title": "round",
-            "axis": {"labelOverlap": True, "ticks": False},
-            "scale": {"domain": list(range(len(P))), "paddingInner": 0.08},
-        },
-        color=coloured("kind", present),
-        tooltip=told(client="client", round="round", kind="participation"),
-    )
-    return {"spec": chart(cells, height=max(140, min(520, 5 * len(P)))), "picture": ""}
+    return {"spec": participations(rows, [str(c) for c in clients], len(P), colours), "picture": ""}
 
 
 def _similarities(clients: NDArray[Any], cosines: NDArray[np.float64], baselines: Baselines) -> Spec:

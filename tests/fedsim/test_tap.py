@@ -310,9 +310,19 @@ def test_what_is_refused(tmp_path):
     (tmp_path / "other/letter.txt").write_text("mine")
     with pytest.raises(UserError, match="holds other files"):
         Tap(FedAvg(), out=tmp_path / "other")
-    for wrong in ({"record": "total"}, {"window": 0}, {"truth": True}, {"skip": "*norm*"}):
+    for wrong in (
+        {"record": "total"},
+        {"window": 0},
+        {"truth": True},
+        {"skip": "*norm*"},
+        {"weighted_by": 3},
+    ):
         with pytest.raises(UserError, match="expected"):
             Tap(FedAvg(), out=tmp_path / "new", **wrong)
+    for no_strategy in (FedAvg, "fedavg", None):
+        with pytest.raises(UserError, match=r"expected a strategy of Flower, such as FedAvg\(\)"):
+            Tap(no_strategy, out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     with pytest.raises(UserError, match="no metric 'size' to weight it by"):
         start(Tap(FedAvg(), out=tmp_path / "new", weighted_by="size"))
     with pytest.raises(UserError, match="cannot be written to"):
