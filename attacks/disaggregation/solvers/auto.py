@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import NonNegativeFloat
 
 from attacks.disaggregation.instance import Instance
-from attacks.disaggregation.noise.comparison import misfits
+from attacks.disaggregation.noise.known_participation import misfits
 from attacks.disaggregation.proof.verdict import judge, resolved
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.solvers.annealing import MOST_SAMPLING, Annealing, sampling_work
@@ -53,9 +53,10 @@ class Auto(AbstractSolver):
 
     Under noise, annealing and the search without counts follow message passing as long as too few columns are
     likely; annealing is left out if it would take too long. If the counts tell little, annealing follows the
-    search without counts. The attempt with more resolved columns wins, or under noise the one under which the
-    sums are likelier: confidences of different methods cannot be compared if one of them is wrong about the
-    noise. `workers` are those of the projection.
+    search without counts. The attempt with more resolved columns wins, or under noise the one with more
+    columns expected to be right. The search without counts takes drift for noise, and its confidence is too
+    high then: it wins only if the sums are also likeliest under its columns. `workers` are those of the
+    projection.
     """
 
     name: Literal["auto"] = "auto"
@@ -98,7 +99,7 @@ class Auto(AbstractSolver):
         return max(first, attempts[1](instance, rng=rng, progress=progress), key=_resolved)
 
     def _noisy(self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent) -> Columns:
-        """The columns under which the sums are likeliest, of the methods tried until one expects enough."""
+        """The columns of the best method, of those tried until one expects enough right columns."""
         informative, affordable = _informative(instance), sampling_work(instance) <= MOST_SAMPLING
         attempts: list[AbstractSolver] = [Blind()]
         if affordable:
@@ -113,7 +114,9 @@ class Auto(AbstractSolver):
             tried.append(attempt.solve(instance, rng=rng, progress=progress))
             if _expected(tried[-1]) >= enough * instance.num_columns:
                 break
-        return _likeliest(instance, tried)
+        best = max(tried, key=_expected)
+        # It takes drift for noise, and can be sure of wrong columns.
+        return _likeliest(instance, tried) if best.solver == Blind().name else best
 
     def _with_counts(
         self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent

@@ -26,22 +26,14 @@ from attacks.disaggregation import DisaggregationProblem
 from attacks.disaggregation.counts.count_errors import log_likelihood
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.noise.belief_propagation import (
-    LEAST_ENERGY,
-    LEAST_ROUND_NOISE,
-    MOST_ENERGY,
     BeliefPropagation,
-    State,
 )
-from attacks.disaggregation.noise.leave_one_out import LeaveOneOut
+from attacks.disaggregation.noise.known_participation import fitted
 from attacks.disaggregation.noise.round_model import RoundModel
 from scenarios.run.ceiling.column_changes import ColumnChanges
 
 OUTLIERS = (2.0, 1.0)
 """Multiples of a typical eigenvalue above which a profile counts as shared: the choices of the attack."""
-PASSES = 25
-"""Most passes of the fit; it usually ends after a dozen."""
-LEAST_PROGRESS = 0.05
-"""Decrease of the misfit in one pass below which the fit ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,26 +80,7 @@ def _models(problem: DisaggregationProblem, P: NDArray[np.uint8]) -> Iterator[Ro
     for times, moving in itertools.product(OUTLIERS, (False, True)):
         state = replace(passing.start(times, moving=moving), expected=P.astype(np.float64))
         # Nothing is uncertain for the genie.
-        yield _fitted(replace(passing.model(state), variance=np.zeros(P.shape)), state)
-
-
-def _fitted(model: RoundModel, state: State) -> RoundModel:
-    """The model with the likeliest scales, energies and noise that a coordinate search finds."""
-    energy, misfit = state.observations.energy, model.misfit()
-    for _ in range(PASSES):
-        model = model.fitted()
-        others = LeaveOneOut(model)
-        relative = np.clip(model.relative_energy * np.sqrt(others.energy_ratio()), LEAST_ENERGY, MOST_ENERGY)
-        noise = model.noise * np.sqrt(others.residual / others.variance)
-        model = replace(
-            model,
-            relative_energy=relative / relative.mean(),
-            noise=np.clip(noise, LEAST_ROUND_NOISE * energy, energy),
-        )
-        before, misfit = misfit, model.misfit()
-        if before - misfit < LEAST_PROGRESS:
-            break
-    return model
+        yield fitted(replace(passing.model(state), variance=np.zeros(P.shape)), state.observations.energy)
 
 
 def _decide(model: RoundModel, windows: Windows, P: NDArray[np.uint8], rate: float) -> Decisions:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attacks.disaggregation.noise.comparison import misfits
+from attacks.disaggregation.noise.known_participation import misfits
 from tests.helpers.drifting import drifting
 
 

@@ -1,0 +1,61 @@
+"""The model of the sums for a participation matrix that is taken as known: its fit, and its likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.disaggregation.noise.belief_propagation import (
+    LEAST_ENERGY,
+    LEAST_ROUND_NOISE,
+    MOST_ENERGY,
+    BeliefPropagation,
+)
+from attacks.disaggregation.noise.leave_one_out import LeaveOneOut
+from attacks.disaggregation.noise.round_model import RoundModel
+from attacks.disaggregation.problem import DisaggregationProblem
+
+OUTLIERS = 2.0
+"""Eigenvalues this many times as large as a typical one belong to what all clients share."""
+PASSES = 25
+"""Most passes of the fit; it usually ends after a dozen."""
+LEAST_PROGRESS = 0.05
+"""Decrease of the misfit in one pass below which the fit ends."""
+
+
+def fitted(model: RoundModel, energy: NDArray[np.float64]) -> RoundModel:
+    """The model with the likeliest scales, energies and noise that a coordinate search finds.
+
+    `energy` (R,) is that of the rounds, which bounds their noise.
+    """
+    misfit = model.misfit()
+    for _ in range(PASSES):
+        model = model.fitted()
+        others = LeaveOneOut(model)
+        relative = np.clip(model.relative_energy * np.sqrt(others.energy_ratio()), LEAST_ENERGY, MOST_ENERGY)
+        noise = model.noise * np.sqrt(others.residual / others.variance)
+        model = replace(
+            model,
+            relative_energy=relative / relative.mean(),
+            noise=np.clip(noise, LEAST_ROUND_NOISE * energy, energy),
+        )
+        before, misfit = misfit, model.misfit()
+        if before - misfit < LEAST_PROGRESS:
+            break
+    return model
+
+
+def misfits(problem: DisaggregationProblem, matrices: Sequence[NDArray[np.uint8]]) -> list[float]:
+    """Minus twice the log-likelihood of the sums per coordinate, given each matrix (rounds, K) of 0 and 1.
+
+    Updates drift in the model, and it is fitted to each matrix. Who has which column does not matter.
+    """
+    every = np.ones(len(problem.clients), dtype=np.bool_)
+    passing = BeliefPropagation(problem, every, iterations=1, damping=0.0)
+    start = passing.start(OUTLIERS, moving=True)
+    model = passing.model(start)
+    given = (model.given(matrix.astype(np.float64), passing.cohort_sizes) for matrix in matrices)
+    return [fitted(each, start.observations.energy).misfit() for each in given]
