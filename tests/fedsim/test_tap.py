@@ -321,7 +321,7 @@ def test_what_is_refused(tmp_path):
             Tap(FedAvg(), out=tmp_path / "new", **wrong)
     for no_strategy in (FedAvg, "fedavg", None):
         with pytest.raises(UserError, match=r"expected a strategy of Flower, such as FedAvg\(\)"):
-            Tap(no_strategy, out=tmp_path / "new")
+            Tap(no_strategy, out=tmp_path / "new")  # type: ignore[arg-type]
     assert not (tmp_path / "new").exists()
     with pytest.raises(UserError, match="no metric 'size' to weight it by"):
         start(Tap(FedAvg(), out=tmp_path / "new", weighted_by="size"))
