@@ -34,7 +34,8 @@ class Columns:
     """What a solver returns: one binary column per client of the problem, in the problem's order.
 
     `participation` (rounds, K) uint8 with entries 0, 1, or a whole column UNKNOWN; `outcome` (K,) holds
-    `Outcome` values; `confidence` (K,) in [0, 1]; `reason` (K,) one line of text, empty if all is well.
+    `Outcome` values; `confidence` (K,) in [0, 1]; `reason` (K,) one line of text: why a client is unresolved,
+    what is doubtful about a column, or what it rests on. It is empty if there is nothing to say.
     """
 
     participation: NDArray[np.uint8]

@@ -23,6 +23,8 @@ from fedsim.core.progress import Progress, silent
 
 NO_TRACES = "no row of the sums moves in some rounds and stands still in others"
 NO_PATTERN = "no pattern of moved rows has this client's counts"
+ROWS_OF_ITS_OWN = "rests on rows that moved in exactly these rounds: {}"
+SHARED_ROWS = "rests on what rows of several clients have in common"
 NAMESAKES = "another client has the same counts: the column may be the other's"
 
 
@@ -54,16 +56,23 @@ class Sparse(AbstractSolver):
         participation, outcome = base.participation.copy(), base.outcome.copy()
         sure, reason = base.confidence.copy(), base.reason.astype(object)
         reason[open_] = NO_TRACES if found is None else NO_PATTERN
-        if found is not None:
+        if found is not None and instance.traces is not None:
             took = np.flatnonzero(open_ & (found.column >= 0))
             participation[:, took] = found.columns[found.column[took]].T
             sure[took] = found.confidence[took]
             stands = sure[took] >= LIKELY_FROM
             outcome[took[stands]] = Outcome.LIKELY
-            reason[took[stands]] = ""
+            reason[took[stands]] = _rests_on(instance.traces, participation[:, took[stands]].T > 0)
             reason[took[~stands]] = NAMESAKES
         progress(int((outcome != Outcome.UNRESOLVED).sum()), len(outcome))
         return Columns(participation, outcome, sure, reason.astype(np.str_), self.name)
+
+
+def _rests_on(traces: Traces, columns: NDArray[np.bool_]) -> list[str]:
+    """For each column (n, rounds), what shows it: rows that moved in just these rounds, or shared ones."""
+    rows = dict(zip(map(bytes, np.packbits(traces.patterns, axis=1)), traces.support.tolist(), strict=True))
+    own = [rows.get(bytes(column), 0) for column in np.packbits(columns, axis=1)]
+    return [ROWS_OF_ITS_OWN.format(number) if number else SHARED_ROWS for number in own]
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,6 +47,18 @@ def test_lost_updates_and_missing_counts_cost_little(kind, least):
     assert right.sum() > claimed.sum() - 4, "expected and right columns agree"
 
 
+def test_likely_columns_say_what_they_rest_on():
+    case = planted_words(1, clients=60, rounds=50, words=800)
+    recovery = solve(case.problem)
+    traces = find_traces(case.problem)
+    likely = np.flatnonzero(recovery.outcome == Outcome.LIKELY)
+    own = (traces.patterns[traces.pattern_of][:, :, None] == case.participation).all(axis=1).sum(axis=0)
+    for client in likely[exact(recovery, case)[likely]]:
+        shared = "have in common" in recovery.reason[client]
+        assert shared == (own[client] == 0)
+        assert shared or recovery.reason[client].endswith(f": {own[client]}")
+
+
 def test_noise_takes_the_zeros_away():
     case = planted_words(3, noise=1e-3)
     assert find_traces(case.problem) is None
