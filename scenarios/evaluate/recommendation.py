@@ -65,7 +65,7 @@ def _is_grouped(outcome: Outcome) -> bool:
 def _why(outcome: Outcome) -> str:
     if _is_grouped(outcome):
         return "no attack can single out a client, though it may tell when a group took part"
-    return "it stops the attack, and no better attack helps"
+    return "it stops the attack, and by the ceiling a better attack would hardly find more"
 
 
 def in_short(outcome: Outcome, none: Outcome) -> str:
