@@ -36,8 +36,8 @@ def _nobody(found: Disaggregation, clients: int) -> str:
         return f"{attack}. Whether a better attack could do more was not computed: do not rely on it."
     if best.ones_found <= guess + NEAR:
         return (
-            f"{attack}, and no better attack could: at best {best.ones_found:.0%} of who took part when can "
-            f"be found, and a guess finds {guess:.0%}."
+            f"{attack}, and a better one would hardly do more: at best {best.ones_found:.0%} of who took "
+            f"part when can be found, and a guess finds {guess:.0%}."
         )
     return (
         f"{attack}, but the evidence is there: a better attack could find up to {best.ones_found:.0%} of who "
