@@ -223,13 +223,14 @@ def _parse(
         if not fields[0]:
             raise ValueError("a client without an id")
         client, start, stop, count, sd, law = (*fields, *("0", LAWS[0])[len(fields) - 4 :])
-        if law not in LAWS:
-            raise ValueError("a law that is not known")
         if max(abs(int(start)), abs(int(stop))) > 2**53:
             raise ValueError("a round number above 2**53")
-        return client, int(start), int(stop), float(count) if count else None, float(sd), law
+        parsed = client, int(start), int(stop), float(count) if count else None, float(sd), law
     except ValueError as error:
         raise ReportError(f"{where}: expected {','.join(header)} but got {','.join(fields):.120}") from error
+    if law not in LAWS:
+        raise ReportError(f"{where}: {LAW_COLUMN} is {law[:40]!r}, expected {' or '.join(LAWS)}")
+    return parsed
 
 
 def windowed_counts(participation: ArrayLike, window: int) -> ParticipationReport:

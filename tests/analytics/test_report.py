@@ -47,7 +47,7 @@ def test_the_law_of_errors_survives_the_file(tmp_path):
 def test_an_unknown_law_is_refused_by_its_line(tmp_path):
     file = tmp_path / "counts.csv"
     file.write_text("client,start,stop,count,sd,law\na,0,4,2,1.5,cauchy\n")
-    with pytest.raises(ReportError, match="line 2"):
+    with pytest.raises(ReportError, match="line 2: law is 'cauchy', expected normal or laplace"):
         ParticipationReport.read_csv(file)
 
 
