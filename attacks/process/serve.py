@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.disaggregation import NotFiniteError, ProblemError
-from attacks.disaggregation.noise.stretches import compile_stretches
+from attacks.disaggregation.noise.stretch_misfits import compile_stretch_misfits
 from attacks.process.channel import Channel, Kind, packed
 from attacks.process.requests import Request, Session
 from fedsim.core.confinement import confine
@@ -54,7 +54,7 @@ def main(descriptor: int) -> None:
         return
     start: Start = pickle.loads(message.payload)
     # Confined, it could not keep what it compiles, and would compile it in every run.
-    compile_stretches()
+    compile_stretch_misfits()
     confinement = confine(listable=start.listable, readable=start.readable, writable=start.writable)
     for module in start.modules:
         importlib.import_module(module)

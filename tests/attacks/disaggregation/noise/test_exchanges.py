@@ -105,8 +105,8 @@ def test_pairs_judged_together_are_judged_as_alone(monkeypatch):
     exchanges = Exchanges(model, windows_of(P, sd=0.8), coordinates=5.0)
     pairs = list(itertools.combinations(range(CLIENTS), 2))
     alone = [exchanges.between(*pair) for pair in pairs]
-    monkeypatch.setattr("attacks.disaggregation.noise.exchanges.PAIRS_TOGETHER", 4)
-    monkeypatch.setattr("attacks.disaggregation.noise.exchanges.STRETCHES_TOGETHER", 3)
+    two_clients = 2 * 4 * ROUNDS**2
+    monkeypatch.setattr("attacks.disaggregation.noise.exchanges.BLOCK_ENTRIES", two_clients)
     for (one, odds), (other, together) in zip(alone, exchanges.among(pairs), strict=True):
         assert together == pytest.approx(odds, abs=1e-9)
         assert (one is None) == (other is None)
