@@ -53,7 +53,7 @@ CELLS: dict[str, tuple[str, ...]] = {
     "half": (*LEARNING, 'analytics.release=[{name="drop",fraction=0.5}]'),
     "rare": (*LEARNING, "analytics.window=50"),
     "small": SMALL,
-    "small-rare": (*SMALL, "analytics.window=40"),
+    "small-rare": (*SMALL, "analytics.window=50"),
     "small-threes": (*SMALL, 'analytics.release=[{name="rounding",multiple=3}]'),
     "small-half": (*SMALL, 'analytics.release=[{name="drop",fraction=0.5}]'),
     "small-private": (*SMALL, 'analytics.release=[{name="private",epsilon=1.0}]'),

@@ -10,10 +10,8 @@ them odds (`stretches`).
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +35,15 @@ BLOCK_ENTRIES = 1 << 25
 """Numbers in memory for the clients of one block of pairs (256 MB)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Exchange:
-    """Clients `first` and `second` exchange their entries in `rounds`; `gain` in log-posterior if they do."""
+class Best(NamedTuple):
+    """The best exchange of each of q pairs of clients: its `stretch` (q, 2), as positions among the rounds in
+    which the two differ, and what it would `gain` (q,) in log-posterior. `odds` (q,): log-odds of all their
+    exchanges. Where the counts leave none, gain and odds are −∞.
+    """
 
-    first: int
-    second: int
-    rounds: NDArray[np.intp]
-    gain: float
+    stretch: NDArray[np.int64]
+    gain: NDArray[np.float64]
+    odds: NDArray[np.float64]
 
 
 class Exchanges:
@@ -66,29 +65,17 @@ class Exchanges:
         tally = np.concatenate((inside, outside[:, None]), axis=1).astype(np.int64)
         self._counts = window, tally, padded_weights(windows, contradiction=CONTRADICTION)
 
-    def between(self, first: int, second: int) -> tuple[Exchange | None, float]:
-        """The best exchange between two clients, if the counts leave one, and the log-odds of all of them."""
-        return self.among([(first, second)])[0]
-
-    def among(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[Exchange | None, float]]:
-        """The same for many pairs of clients."""
-        order = np.array(pairs, dtype=np.int64)
-        stretch, gain, odds = np.empty((len(pairs), 2), np.int64), np.empty(len(pairs)), np.empty(len(pairs))
+    def among(self, pairs: NDArray[np.int64]) -> Best:
+        """The best exchange of each of the `pairs` (q, 2) of clients."""
+        found = Best(np.empty(pairs.shape, np.int64), np.empty(len(pairs)), np.empty(len(pairs)))
         # What one client's update reaches takes rounds² of memory: blocks of clients take turns.
-        block = order // max(1, BLOCK_ENTRIES // (4 * self._kernel.size))
+        block = pairs // max(1, BLOCK_ENTRIES // (4 * self._kernel.size))
         for blocks in np.unique(block, axis=0):
             chosen = np.flatnonzero((block == blocks).all(axis=1))
-            clients, local = np.unique(order[chosen], return_inverse=True)
-            found = self._best(clients, local.reshape(-1, 2))
-            stretch[chosen], gain[chosen], odds[chosen] = found
-        exchanges: list[tuple[Exchange | None, float]] = []
-        for (first, second), ends, gained, log_odds in zip(pairs, stretch, gain, odds, strict=True):
-            exchange = None
-            if gained > -np.inf:
-                rounds = np.flatnonzero(self._P[first] != self._P[second])[slice(*ends)]
-                exchange = Exchange(first, second, rounds, float(gained))
-            exchanges.append((exchange, float(log_odds)))
-        return exchanges
+            clients, local = np.unique(pairs[chosen], return_inverse=True)
+            for all_, theirs in zip(found, self._best(clients, local.reshape(-1, 2)), strict=True):
+                all_[chosen] = theirs
+        return found
 
     def _best(self, clients: NDArray[np.int64], pairs: NDArray[np.int64]) -> Any:
         """`best_stretches` of pairs of these clients."""
@@ -121,24 +108,32 @@ def undone(
     P = model.design[:, :-1].copy()
     model = replace(model, relative_energy=np.clip(model.relative_energy, LEAST_ENERGY, MOST_ENERGY))
     n = P.shape[1]
-    pairs = list(itertools.combinations(range(n), 2))
-    best: dict[tuple[int, int], Exchange | None] = {}
-    odds = np.full((n, n), -np.inf)
+    pairs = np.stack(np.triu_indices(n, 1), axis=1).astype(np.int64)
+    best = Best(np.empty(pairs.shape, np.int64), np.empty(len(pairs)), np.empty(len(pairs)))
+    changed = np.arange(len(pairs))
     for left in reversed(range(PASSES)):
         model = model.given(P, cohort_sizes).refined(steps=STEPS_PER_PASS)
         exchanges = Exchanges(model, windows, model.independent_coordinates())
-        for (first, second), (exchange, log_odds) in zip(pairs, exchanges.among(pairs), strict=True):
-            best[first, second] = exchange
-            odds[first, second] = odds[second, first] = log_odds
-        better = sorted((e for e in best.values() if e and e.gain > LEAST_GAIN), key=lambda e: -e.gain)
-        if not better or not left:
+        for all_, theirs in zip(best, exchanges.among(pairs[changed]), strict=True):
+            all_[changed] = theirs
+        better = np.flatnonzero(best.gain > LEAST_GAIN)
+        if not len(better) or not left:
             break
-        busy: set[int] = set()
-        for made in better:
-            pair = np.array([made.first, made.second])
-            if busy.isdisjoint(pair.tolist()):
-                busy.update(pair.tolist())
-                P[np.ix_(made.rounds, pair)] = P[np.ix_(made.rounds, pair[::-1])]
+        busy = np.zeros(n, dtype=np.bool_)
+        for q in better[np.argsort(-best.gain[better], kind="stable")]:
+            pair = pairs[q]
+            if not busy[pair].any():
+                busy[pair] = True
+                exchange(P, pair, best.stretch[q])
         # Nothing else has changed, but for a little of the scales.
-        pairs = [pair for pair in best if not busy.isdisjoint(pair)]
+        changed = np.flatnonzero(busy[pairs].any(axis=1))
+    odds = np.full((n, n), -np.inf)
+    odds[tuple(pairs.T)] = odds[tuple(pairs.T[::-1])] = best.odds
     return P.T.astype(np.uint8), np.logaddexp.reduce(odds, axis=1)
+
+
+def exchange(P: NDArray[np.float64], pair: NDArray[np.int64], stretch: NDArray[np.int64]) -> None:
+    """Let a `pair` of clients exchange a `stretch` of their columns of P (R, n), in place."""
+    differ = np.flatnonzero(P[:, pair[0]] != P[:, pair[1]])
+    rounds = differ[slice(*stretch)]
+    P[np.ix_(rounds, pair)] = P[np.ix_(rounds, pair[::-1])]
