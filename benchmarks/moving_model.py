@@ -67,6 +67,16 @@ CELLS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Changes of the library scenario `cifar10_fedavg`, which has 100 clients, 200 rounds and counts per 10."""
+HARDEST_OF_S1 = ((64, 8, 8), (64, 8, 16), (64, 8, 32), (64, 16, 32), (128, 8, 8), (128, 8, 16), (128, 8, 32))
+HARDEST_OF_S1 += ((128, 16, 16), (128, 16, 32), (128, 32, 32))
+"""Images, batch size and local epochs of the cells of the paper's table S1 that were below 1 at first."""
+CELLS |= {
+    f"S1-{images}-{batch}-{epochs}": (
+        *("federation.server_model=updated", "clients.lr=0.001", f"clients.dataset_size={images}"),
+        *(f"clients.batch_size={batch}", f"clients.local_epochs={epochs}"),
+    )
+    for images, batch, epochs in HARDEST_OF_S1
+}
 SURE = 0.9
 """Confidence above which a column counts as sure."""
 
