@@ -53,10 +53,9 @@ class Auto(AbstractSolver):
 
     Under noise, annealing and the search without counts follow message passing as long as too few columns are
     likely; annealing is left out if it would take too long. If the counts tell little, annealing follows the
-    search without counts. The attempt with more resolved columns wins, or under noise the one with more
-    columns expected to be right. The search without counts takes drift for noise, and its confidence is too
-    high then: it wins only if the sums are also likeliest under its columns. `workers` are those of the
-    projection.
+    search without counts. Without noise the attempt with more resolved columns wins. Under noise the one
+    does under whose columns the sums are likeliest: a search that went wrong can be surer than one that did
+    not. `workers` are those of the projection.
     """
 
     name: Literal["auto"] = "auto"
@@ -114,9 +113,7 @@ class Auto(AbstractSolver):
             tried.append(attempt.solve(instance, rng=rng, progress=progress))
             if _expected(tried[-1]) >= enough * instance.num_columns:
                 break
-        best = max(tried, key=_expected)
-        # It takes drift for noise, and can be sure of wrong columns.
-        return _likeliest(instance, tried) if best.solver == Blind().name else best
+        return _likeliest(instance, tried)
 
     def _with_counts(
         self, instance: Instance, *, rng: np.random.Generator, progress: Progress = silent
