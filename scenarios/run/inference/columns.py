@@ -28,6 +28,8 @@ from scenarios.run.world import World
 
 Vectors = NDArray[np.float32]
 
+_ENTRIES_AT_A_TIME = 1 << 13
+
 
 def recovered_evidence(
     recovery: Recovery,
@@ -54,7 +56,12 @@ def _mean_starts(sent: Vectors, columns: NDArray[np.uint8]) -> Vectors:
     if sent.strides[0] == 0:
         return np.broadcast_to(sent[0], (columns.shape[1], sent.shape[1]))
     share = columns / np.maximum(1, columns.sum(axis=0))
-    return np.asarray(share.T @ sent, dtype=np.float32)
+    means = np.empty((columns.shape[1], sent.shape[1]), dtype=np.float32)
+    # Some entries at a time: a product in double precision would copy all models.
+    for start in range(0, sent.shape[1], _ENTRIES_AT_A_TIME):
+        some = slice(start, start + _ENTRIES_AT_A_TIME)
+        means[:, some] = share.T @ sent[:, some]
+    return means
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +70,19 @@ class Column:
 
     evidence: Evidence
     members: list[NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class SentModels:
+    """The models that the server sent. They are computed when they are first needed, once for all attacks."""
+
+    world: World
+    view: AttackerView
+
+    @cached_property
+    def by_round(self) -> Vectors:
+        """(rounds, dim)."""
+        return sent_models(self.world, self.view.transcript)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,17 +97,26 @@ class Columns:
     recovery: Recovery
     truth: Truth
     positions: NDArray[np.int64]
+    models: SentModels
 
     @classmethod
     def choose(
-        cls, world: World, view: AttackerView, recovery: Recovery, truth: Truth, targets: int | None
+        cls,
+        world: World,
+        view: AttackerView,
+        recovery: Recovery,
+        truth: Truth,
+        targets: int | None,
+        *,
+        models: SentModels | None = None,
     ) -> Columns:
         """Up to `targets` clients that took part: those with a recovered update first, then others."""
         took_part = truth.participation[:, recovery.clients.astype(np.int64)].any(axis=0)
         candidates = np.flatnonzero(took_part)
         resolved = np.isfinite(recovery.updates[candidates]).all(axis=1)
         order = np.concatenate((candidates[resolved], candidates[~resolved]))
-        return cls(world, view, recovery, truth, np.sort(order[: targets or len(order)]))
+        chosen = np.sort(order[: targets or len(order)])
+        return cls(world, view, recovery, truth, chosen, models or SentModels(world, view))
 
     @property
     def clients(self) -> NDArray[np.int64]:
@@ -99,10 +128,10 @@ class Columns:
         """(n,) whether each has a recovered update; only those are in the `disaggregated` column."""
         return np.asarray(np.isfinite(self.recovery.updates[self.positions]).all(axis=1))
 
-    @cached_property
+    @property
     def sent(self) -> Vectors:
         """(rounds, dim) the models that the server sent."""
-        return sent_models(self.world, self.view.transcript)
+        return self.models.by_round
 
     def disaggregated(self) -> Column:
         """The recovered updates of the clients that have one."""

@@ -22,7 +22,7 @@ from fedsim.core.seeds import Stage, stream_seed
 from fedsim.trusted.truth import Truth
 from scenarios.run.attack_process import AttackProcess
 from scenarios.run.directory import RunDirectory
-from scenarios.run.inference.columns import Column, Columns
+from scenarios.run.inference.columns import Column, Columns, SentModels
 from scenarios.run.inference.entries import entries
 from scenarios.run.inference.findings import COHORT, Findings
 from scenarios.run.inference.judge import Judge
@@ -58,8 +58,11 @@ class InferenceRun:
         # As for the clients: networks are small, and one thread gives the same digits on every machine.
         torch.set_num_threads(1)
         scores: dict[str, Score] = {}
+        models = SentModels(self.world, self.view)
         for number, (key, attack) in enumerate(entries(self.world.scenario.attack.inference)):
-            columns = Columns.choose(self.world, self.view, self.recovery, self.truth, attack.targets)
+            columns = Columns.choose(
+                self.world, self.view, self.recovery, self.truth, attack.targets, models=models
+            )
             score: dict[str, Any] = {
                 "kind": attack.kind,
                 "clients": len(columns.clients),
