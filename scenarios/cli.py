@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from scenarios.data_cli import data
 from scenarios.endings import EXIT_STATUS_HELP, Status, end, ending, first_ctrl_c_unwinds, flush_output
 from scenarios.evaluate.cli import evaluate
 from scenarios.forecast.cli import forecast
+from scenarios.imports import quick_imports
 from scenarios.interruptions import this_command, told, unwound_by_sigterm
 from scenarios.reproduction.cli import reproduce
 from scenarios.run.engines import ENGINES, INLINE
@@ -104,9 +106,20 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a scenario end to end: simulate, attack, score, report."""
-    from scenarios.run.api import PlannedRun, engine_named
+    from scenarios.run.attack_start import start_ahead
 
-    plan = PlannedRun.of(scenario, overrides or (), out=out, engine=engine_named(engine, workers))
+    # Mistakes are told before the largest imports. Both processes import side by side.
+    start_ahead()
+    with quick_imports():
+        from fedsim.core.seeds import prepare_streams
+        from scenarios.run.scenario import load_scenario
+    prepare_streams(load_scenario(scenario, overrides or ()).seed)
+    with quick_imports():
+        from scenarios.run.api import PlannedRun, engine_named
+
+    plan = PlannedRun.of(
+        scenario, overrides or (), out=out, engine=engine_named(engine, workers), attack_follows=True
+    )
     complete = resume and plan.is_finished
     with unwound_by_sigterm(), _interruptions(plan.folder, resumable=plan.obstacle_to_resuming is None):
         found = plan.run(force=force, resume=resume, track=track or ())
@@ -267,4 +280,6 @@ def main() -> None:
             if known is None:
                 raise
             end(*known)
+        # The system takes back the memory at once: Python would look at every object again.
+        gc.freeze()
         sys.exit(status)

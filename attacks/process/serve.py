@@ -33,6 +33,8 @@ from fedsim.core.errors import UserError
 from fedsim.core.users_code import fault_of_users_code
 
 _DIE_WITH_PARENT = 1
+_COMMON_MODULES = ("scipy.optimize",)
+"""Large modules that solvers import when they are called: otherwise every session would import them anew."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,14 @@ def main(descriptor: int) -> None:
     """Serve sessions on an inherited socket until the other end closes it."""
     _die_with_parent()
     channel = Channel(socket.socket(fileno=descriptor))
+    # Confined, it could not keep what it compiles, and would compile it in every run.
+    compile_stretch_misfits()
     message = channel.receive()
     if message is None:
         return
     start: Start = pickle.loads(message.payload)
-    # Confined, it could not keep what it compiles, and would compile it in every run.
-    compile_stretch_misfits()
     confinement = confine(listable=start.listable, readable=start.readable, writable=start.writable)
-    for module in start.modules:
+    for module in (*_COMMON_MODULES, *start.modules):
         importlib.import_module(module)
     with suppress(BrokenPipeError):  # the run ended before there was anything to attack
         channel.send(Kind.REPLY, packed({}, {"confinement": confinement}))

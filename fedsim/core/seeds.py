@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from enum import IntEnum
 from functools import lru_cache
+from threading import Lock, Thread
 
 import numpy as np
 
@@ -52,7 +53,20 @@ def stream_seed(seed: int, stage: Stage, *address: int) -> int:
     return int.from_bytes(digest, "big")
 
 
-@lru_cache(maxsize=1024)
+def prepare_streams(seed: int) -> None:
+    """Compute the secret of a seed in a thread, beside other work; whoever needs a stream waits for it."""
+    Thread(target=_secret, args=(seed,), daemon=True).start()
+
+
 def _secret(seed: int) -> bytes:
     """(32 bytes) what all streams of a scenario are derived from."""
+    with _one_at_a_time:
+        return _derived(seed)
+
+
+_one_at_a_time = Lock()
+
+
+@lru_cache(maxsize=1024)
+def _derived(seed: int) -> bytes:
     return hashlib.scrypt(str(seed).encode(), salt=_SALT, n=_COST, r=8, p=1, maxmem=2**28, dklen=32)

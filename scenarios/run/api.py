@@ -15,6 +15,7 @@ from fedsim.core.locks import alone_in
 from scenarios.api_results import Findings, html_table
 from scenarios.console import progress_bars
 from scenarios.run import runner
+from scenarios.run.attack_process import attack_process
 from scenarios.run.directory import RunDirectory
 from scenarios.run.engines import ENGINES, INLINE, Runtime
 from scenarios.run.figure_names import figures_of
@@ -108,11 +109,18 @@ class PlannedRun:
         *,
         out: str | Path | None = None,
         engine: Runtime = INLINE,
+        attack_follows: bool = False,
     ) -> PlannedRun:
-        """Check the scenario and prepare its world; any mistake is a `UserError`."""
+        """Check the scenario and prepare its world; any mistake is a `UserError`.
+
+        If an attack in this process follows, its own process starts beside the preparation.
+        """
         settings = load_scenario(scenario, overrides)
         engine.check()
-        return cls(World.prepare(settings), _folder(scenario, out), engine)
+        folder = _folder(scenario, out)
+        if attack_follows:
+            attack_process(settings.attack, folder)
+        return cls(World.prepare(settings), folder, engine)
 
     @property
     def obstacle_to_resuming(self) -> str | None:
@@ -181,7 +189,9 @@ def run(
     folder, `resume` continues it. Without `progress` nothing is printed. `track` names tools that
     get the training curves, too: `tensorboard`, `mlflow`, `wandb`. A mistake is a `UserError`.
     """
-    plan = PlannedRun.of(scenario, overrides, out=out, engine=engine_named(engine, workers))
+    plan = PlannedRun.of(
+        scenario, overrides, out=out, engine=engine_named(engine, workers), attack_follows=True
+    )
     return plan.run(force=force, resume=resume, progress=progress, track=track)
 
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import signal
 import socket
-import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +34,7 @@ from attacks.view import AttackerView
 from fedsim.core.confinement import Confinement
 from fedsim.core.errors import ProcessLostError, UserError
 from fedsim.core.progress import Progress, silent
+from scenarios.run.attack_start import search_path, started_process
 
 _PACKAGES = ("fedsim", "analytics", "attacks")
 """What an attack may import of this project."""
@@ -66,28 +64,12 @@ class AttackProcess:
     """A confined process that answers attacks, one forked session for each."""
 
     def __init__(self, access: Access, modules: Sequence[str] = ()) -> None:
-        self._access, self._owner = access, os.getpid()
-        self._scratch = tempfile.TemporaryDirectory(prefix="fedsim-attack-")
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", f"from attacks.process.serve import main; main({theirs.fileno()})"],
-                cwd=self._scratch.name,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(map(str, _search_path())),
-                    "TMPDIR": self._scratch.name,
-                },
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                # Ctrl-C reaches this side, which ends the other one.
-                start_new_session=True,
-            )
-        self._channel = Channel(ours)
+        self._access, self._started = access, started_process()
+        self._channel = Channel(self._started.channel)
         start = Start(
             listable=access.listable,
             readable=access.readable,
-            writable=(*access.writable, Path(self._scratch.name)),
+            writable=(*access.writable, Path(self._started.scratch.name)),
             modules=modules,
         )
         self._channel.send(Kind.REQUEST, pickle.dumps(start))
@@ -95,7 +77,7 @@ class AttackProcess:
 
     def usable_for(self, access: Access) -> bool:
         """Whether it runs, belongs to this process (not to its parent), and may open the same files."""
-        return self._process.poll() is None and self._owner == os.getpid() and self._access == access
+        return self._started.is_ours and self._access == access
 
     @property
     def confinement(self) -> Confinement:
@@ -120,12 +102,7 @@ class AttackProcess:
 
     def close(self) -> None:
         """End the process and its sessions, if they are this process's own."""
-        self._channel.close()
-        if self._owner == os.getpid():
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._scratch.cleanup()
+        self._started.close()
 
 
 _process: AttackProcess | None = None
@@ -223,7 +200,7 @@ class Access:
 
         packages = [Path(place) for name in _PACKAGES for place in _locations(name)]
         libraries = [Path(p) for p in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values())]
-        found = _search_path()
+        found = search_path()
         # A folder that holds the run shows its file names, and is readable but for the branch with the run.
         around = [path for path in found if holds_run(path)]
         beside = [entry for path in around if path.is_dir() for entry in sorted(path.iterdir())]
@@ -234,11 +211,6 @@ class Access:
             readable=tuple(path for path in dict.fromkeys(readable) if not holds_run(path.resolve())),
             writable=(*map(Path, _SHARED), *compiled),
         )
-
-
-def _search_path() -> list[Path]:
-    """Where this process finds modules: the attack finds the same ones."""
-    return [Path(entry or ".").resolve() for entry in sys.path]
 
 
 def _locations(package: str) -> list[str]:
