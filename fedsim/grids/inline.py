@@ -146,7 +146,7 @@ def _own_copy(message: Message) -> Message:
     """
     records = RecordDict()
     for key, record in message.content.items():
-        records[key] = own = type(record)()
-        own.update(record)  # type: ignore[arg-type]
+        # Flower checks the values of a record when they are set; these have been.
+        records[key] = record.copy()
     copied: Message = Message(content=records, metadata=copy(message.metadata))  # type: ignore[call-overload]
     return copied

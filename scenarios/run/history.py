@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,8 @@ POINTS = 20
 """Evaluations of a run, unless `federation.evaluate_every` asks for others."""
 EXAMPLES = 1000
 """Test examples of an evaluation between rounds; the result's own figure is on all of them."""
+WRITTEN_EVERY_S = 1.0
+"""How long points may wait for their file."""
 ROUND, LOSS, SENT, RECEIVED, SECONDS = "round", "test_loss", "bytes_sent", "bytes_received", "seconds"
 _STATE, _TRAFFIC = "history", "history-traffic"
 
@@ -43,7 +46,11 @@ Listener = Callable[[int, Mapping[str, float]], None]
 class RecordHistory(RoundHook):
     """Evaluates the server's model now and then, and writes the curves so far, each time whole.
 
-    A resumed run continues them: the same run gives the same `history.csv`, however often it was killed.
+    Short rounds would spend much of their time on files: so a point is written with the next one if the files
+    are less than a second old, and with the last one at the latest.
+
+    A resumed run continues the curves: the same run gives the same `history.csv`, however often it was
+    killed.
     """
 
     def __init__(self, world: World, directory: RunDirectory, listeners: Sequence[Listener] = ()) -> None:
@@ -58,11 +65,13 @@ class RecordHistory(RoundHook):
         self._rows: list[Row] = []
         self._pace: list[Row] = []
         self._began = 0.0
+        self._written, self._written_at = 0, -math.inf
 
     def on_start(self, done: int, model: NDArray[np.float32]) -> None:
         """Continue the seconds of a resumed run, and evaluate the first model of a new one."""
         pace = read_curve(self._directory.pace) if done else []
         self._pace = [row for row in pace if row[ROUND] <= done]
+        self._written = len(self._pace)
         self._began = time.perf_counter() - (self._pace[-1][SECONDS] if self._pace else 0.0)
         if done == 0:
             self._record(0, model)
@@ -78,10 +87,17 @@ class RecordHistory(RoundHook):
         seconds = time.perf_counter() - self._began
         self._rows.append(row)
         self._pace.append({ROUND: done, SECONDS: round(seconds, 3)})
-        write_csv(self._rows, self._directory.history)
-        write_csv(self._pace, self._directory.pace)
+        if done == self._rounds or time.perf_counter() - self._written_at > WRITTEN_EVERY_S:
+            self.write()
         for listener in self._listeners:
             listener(done, {**row, SECONDS: seconds})
+
+    def write(self) -> None:
+        """Write the points that are in no file yet."""
+        if len(self._pace) > self._written:
+            write_csv(self._rows, self._directory.history)
+            write_csv(self._pace, self._directory.pace)
+            self._written, self._written_at = len(self._pace), time.perf_counter()
 
     def state(self) -> RecordDict:
         """The rows so far, column by column, and the bytes."""

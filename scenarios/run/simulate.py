@@ -135,6 +135,8 @@ def _run_rounds(
             engine.run(serve, world)
         except DivergedError as error:
             raise diverged(directory, error.round_index) from error
+        finally:
+            history.write()
     if until == federation.rounds:
         telemetry.report().write_csv(directory.answers)
     return time.perf_counter() - began, loop.model
