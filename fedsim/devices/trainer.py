@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedsim.core import seeds
+from fedsim.core.memory import keep_freed_memory
 from fedsim.core.seeds import stream
 from fedsim.data import Dataset, Owned
 from fedsim.devices.processes import ForkedProcesses
@@ -93,6 +94,7 @@ class Trainer:
     ) -> None:
         # The networks are small: one thread is fastest, and sums come out the same on every machine.
         torch.set_num_threads(1)
+        keep_freed_memory()
         self.settings, self.seed = settings, seed
         self._task, self._examples, self._owned = data.task, data.train, owned
         self._is_foreign = model.is_foreign
