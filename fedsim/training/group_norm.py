@@ -9,14 +9,18 @@ vectors. They also add a shortcut and apply the ReLU on the way: maps of this si
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from numba import carray, types  # type: ignore[attr-defined]
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 from torch import nn
 
 from fedsim.core.compilation import compiled
+from fedsim.training.stacked import vectors
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -41,36 +45,23 @@ class ChannelsLastGroupNorm(nn.Module):
         return normalised
 
 
-class _Affine(NamedTuple):
-    """Of every channel, (channels,)."""
-
-    weight: Floats
-    bias: Floats
-
-
 class _Kind(NamedTuple):
+    """What is computed, and the sizes: `lanes` numbers in a row, see `_kind`."""
+
+    n: int
+    rows: int
+    lanes: int
+    channels: int
+    groups: int
     epsilon: float
-    has_shortcut: bool
     rectified: bool
 
 
-class _Moments(NamedTuple):
-    """(n, groups) the mean, and one over the standard deviation."""
-
-    means: Doubles
-    rates: Doubles
-
-
-class _Values(NamedTuple):
-    """(n, rows, lanes), see `_rows`; the shortcut is only read, or written to, if there is one."""
-
-    x: Floats
-    shortcut: Floats
-    y: Floats
-
-
 class _Normalise(torch.autograd.Function):
-    """The loops below, as a step of automatic differentiation; they cannot be differentiated twice."""
+    """The loops below, as a step of automatic differentiation; they cannot be differentiated twice.
+
+    The loops get addresses: making arrays of so many tensors would take as long as small maps themselves.
+    """
 
     @staticmethod
     def forward(  # noqa: PLR0917, because `apply` knows no keywords
@@ -83,41 +74,65 @@ class _Normalise(torch.autograd.Function):
         epsilon: float,
         rectified: bool,
     ) -> torch.Tensor:
-        x, y = _rows(maps), torch.empty_like(maps)
-        kind = _Kind(epsilon, shortcut is not None, rectified)
-        affine = _Affine(weight.numpy(), bias.numpy())
-        moments = _Moments(*np.empty((2, len(x), groups)))
-        _normalise(_Values(x, x if shortcut is None else _rows(shortcut), _rows(y)), affine, kind, moments)
-        ctx.save_for_backward(maps, weight, bias, y if rectified else maps)
-        ctx.rest = kind, moments
+        # Addresses know no types.
+        assert maps.dtype == weight.dtype == torch.float32, "expected float32"
+        maps = _arranged(maps)
+        kind, y = _kind(maps, groups, epsilon, rectified), torch.empty_like(maps)
+        moments = np.empty((2, kind.n, groups))
+        beside = None if shortcut is None else _arranged(shortcut)
+        _normalise(_place(maps), _place(beside), _place(y), _place(weight), _place(bias), kind, moments)
+        ctx.save_for_backward(maps, weight, y if rectified else maps)
+        ctx.rest = kind, moments, shortcut is not None
         return y
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        maps, weight, bias, y = ctx.saved_tensors
-        kind, moments = ctx.rest
-        by_maps = torch.empty_like(maps)
-        by_shortcut = torch.empty_like(maps) if kind.has_shortcut else None
-        by_weight, by_bias = torch.empty(2, len(weight))
-        x, above, below = _rows(maps), _rows(gradient), _rows(by_maps)
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "loops over numpy's numbers cannot be differentiated twice: use torch's GroupNorm"
+            )
+        maps, weight, y = ctx.saved_tensors
+        kind, moments, has_shortcut = ctx.rest
+        gradient = _arranged(gradient)
+        by_maps, by_weight, by_bias = (torch.empty_like(t) for t in (maps, weight, weight))
+        by_shortcut = torch.empty_like(maps) if has_shortcut else None
         _normalise_backward(
-            _Values(x, x, _rows(y)),
-            _Values(below, below if by_shortcut is None else _rows(by_shortcut), above),
-            _Affine(weight.numpy(), bias.numpy()),
-            _Affine(by_weight.numpy(), by_bias.numpy()),
-            (kind, moments),
+            (_place(maps), _place(y), _place(gradient), _place(weight)),
+            (_place(by_maps), _place(by_shortcut), _place(by_weight), _place(by_bias)),
+            kind,
+            moments,
         )
         return by_maps, by_shortcut, by_weight, by_bias, None, None, None
 
 
-def _rows(maps: torch.Tensor) -> Floats:
-    """(n, rows, lanes): a row holds all channels of some places; the same memory if maps are arranged."""
+def _arranged(maps: torch.Tensor) -> torch.Tensor:
+    """The maps with the channels of a place side by side; the same memory if they are so already."""
+    return maps.contiguous(memory_format=torch.channels_last)
+
+
+def _place(tensor: torch.Tensor | None) -> int:
+    """The address of its first number, 0 if there is none."""
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _kind(maps: torch.Tensor, groups: int, epsilon: float, rectified: bool) -> _Kind:
+    """A row holds all channels of some places."""
     n, channels, height, width = maps.shape
     lanes = channels * math.gcd(height * width, max(1, _LANES // channels))
-    size = channels * height * width
-    arranged = maps.contiguous(memory_format=torch.channels_last)
-    rows: Floats = arranged.as_strided((n, size // lanes, lanes), (size, lanes, 1)).numpy()
-    return rows
+    return _Kind(n, channels * height * width // lanes, lanes, channels, groups, epsilon, rectified)
+
+
+@intrinsic
+def _pointer(typing: Any, address: Any) -> Any:
+    """A pointer to float32 from an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.float32)(address), generate  # type: ignore[no-untyped-call]
+
+
+_pointer_at = cast("Callable[[int], Any]", _pointer)
 
 
 @compiled(nogil=True)
@@ -136,24 +151,29 @@ def _repeat(lanes: Floats, channels: int) -> None:
             lanes[begin + c] = lanes[c]
 
 
-@compiled(nogil=True, error_model="numpy")
-def _normalise(values: _Values, affine: _Affine, kind: _Kind, moments: _Moments) -> None:
-    """Write `values.y` and the moments."""
-    x, shortcut, y = values
-    weight, bias = affine
-    epsilon, has_shortcut, rectified = kind
+@compiled(vectors, nogil=True, error_model="numpy")
+def _normalise(  # noqa: PLR0917, because compiled functions are quickest without keywords
+    maps: int, beside: int, outputs: int, weights: int, biases: int, kind: _Kind, moments: Doubles
+) -> None:
+    """Write the outputs, and the `moments`: (2, n, groups) means, and one over standard deviations."""
+    n, rows, lanes, channels, groups, epsilon, rectified = kind
+    shape = (n, rows, lanes)
+    x, y = carray(_pointer_at(maps), shape), carray(_pointer_at(outputs), shape)
+    shortcut = carray(_pointer_at(beside if beside else maps), shape)
+    weight, bias = carray(_pointer_at(weights), channels), carray(_pointer_at(biases), channels)
     means, rates = moments
-    n, rows, lanes = x.shape
-    channels, groups = len(weight), means.shape[1]
     size, count = channels // groups, rows * lanes // groups
+    in_lines = lanes // vectors.LINE_FLOATS * vectors.LINE_FLOATS
     sums, squares = np.empty(lanes, np.float32), np.empty(lanes, np.float32)
     scale, shift = np.empty(lanes, np.float32), np.empty(lanes, np.float32)
     least = np.float32(0 if rectified else -np.inf)
     for i in range(n):
         sums[:] = 0
         squares[:] = 0
+        for lane in range(0, in_lines, vectors.LINE_FLOATS):
+            vectors.add_squares(x, i * rows * lanes + lane, lanes, rows, sums, squares, lane)
         for row in range(rows):
-            for lane in range(lanes):
+            for lane in range(in_lines, lanes):
                 sums[lane] += x[i, row, lane]
                 squares[lane] += x[i, row, lane] * x[i, row, lane]
         _fold(sums, channels)
@@ -174,37 +194,45 @@ def _normalise(values: _Values, affine: _Affine, kind: _Kind, moments: _Moments)
         _repeat(shift, channels)
         for row in range(rows):
             for lane in range(lanes):
-                beside = shortcut[i, row, lane] if has_shortcut else np.float32(0)
-                y[i, row, lane] = max(x[i, row, lane] * scale[lane] + shift[lane] + beside, least)
+                added = shortcut[i, row, lane] if beside else np.float32(0)
+                y[i, row, lane] = max(x[i, row, lane] * scale[lane] + shift[lane] + added, least)
 
 
-@compiled(nogil=True, error_model="numpy")
+@compiled(vectors, nogil=True, error_model="numpy")
 def _normalise_backward(
-    values: _Values, by_values: _Values, affine: _Affine, by_affine: _Affine, rest: tuple[_Kind, _Moments]
+    values: tuple[int, int, int, int], results: tuple[int, int, int, int], kind: _Kind, moments: Doubles
 ) -> None:
-    """From the gradient in `y`, write those in `x`, in the shortcut, and in weight and bias.
+    """From the gradient in the outputs, write those in maps, shortcut, weights and biases.
 
-    `values.y` is read only if it is rectified, and the shortcut's values never.
+    `values` are the addresses of maps, outputs, gradient and weights. The outputs are read only if they are
+    rectified.
     """
-    x, _, y = values
-    by_x, by_shortcut, gradient = by_values
-    weight, _ = affine
-    by_weight, by_bias = by_affine
-    (_, has_shortcut, rectified), (means, rates) = rest
-    n, rows, lanes = x.shape
-    channels, groups = len(weight), means.shape[1]
+    n, rows, lanes, channels, groups, _, rectified = kind
+    shape = (n, rows, lanes)
+    x, y = carray(_pointer_at(values[0]), shape), carray(_pointer_at(values[1]), shape)
+    gradient, weight = carray(_pointer_at(values[2]), shape), carray(_pointer_at(values[3]), channels)
+    has_shortcut = results[1] != 0
+    by_x = carray(_pointer_at(results[0]), shape)
+    by_shortcut = carray(_pointer_at(results[1] if has_shortcut else results[0]), shape)
+    by_weight, by_bias = carray(_pointer_at(results[2]), channels), carray(_pointer_at(results[3]), channels)
+    means, rates = moments
     size, count = channels // groups, rows * lanes // groups
+    in_lines = lanes // vectors.LINE_FLOATS * vectors.LINE_FLOATS
     sums, products = np.empty(lanes, np.float32), np.empty(lanes, np.float32)
     of_gradient, of_x = np.empty(lanes, np.float32), np.empty(lanes, np.float32)
-    constant, zero = np.empty(lanes, np.float32), np.float32(0)
+    constant, above = np.empty(lanes, np.float32), np.float32(0 if rectified else -np.inf)
     by_weight[:] = 0
     by_bias[:] = 0
     for i in range(n):
         sums[:] = 0
         products[:] = 0
+        for lane in range(0, in_lines, vectors.LINE_FLOATS):
+            begin = i * rows * lanes + lane
+            vectors.add_passed(gradient, y, above, x, by_shortcut, begin, lanes, rows, sums, products, lane)
         for row in range(rows):
-            for lane in range(lanes):
-                passed = gradient[i, row, lane] if not rectified or y[i, row, lane] > zero else zero
+            for lane in range(in_lines, lanes):
+                passed = gradient[i, row, lane] if y[i, row, lane] > above else np.float32(0)
+                by_shortcut[i, row, lane] = passed
                 sums[lane] += passed
                 products[lane] += passed * x[i, row, lane]
         _fold(sums, channels)
@@ -225,15 +253,18 @@ def _normalise_backward(
         _repeat(of_gradient, channels)
         _repeat(of_x, channels)
         _repeat(constant, channels)
+        # Two loops, because no compiler knows that the first is right for both.
+        if has_shortcut:
+            for row in range(rows):
+                for lane in range(lanes):
+                    passed = by_shortcut[i, row, lane]
+                    by_x[i, row, lane] = (
+                        passed * of_gradient[lane] + x[i, row, lane] * of_x[lane] + constant[lane]
+                    )
+            continue
         for row in range(rows):
             for lane in range(lanes):
-                passed = gradient[i, row, lane] if not rectified or y[i, row, lane] > zero else zero
+                passed = by_x[i, row, lane]
                 by_x[i, row, lane] = (
                     passed * of_gradient[lane] + x[i, row, lane] * of_x[lane] + constant[lane]
                 )
-        if has_shortcut:
-            # A loop of its own, because loops with more arrays are not vectorised.
-            for row in range(rows):
-                for lane in range(lanes):
-                    is_open = not rectified or y[i, row, lane] > zero
-                    by_shortcut[i, row, lane] = gradient[i, row, lane] if is_open else zero

@@ -32,6 +32,9 @@ OUTPUT_LANES = 16
 STRETCHES, STRETCH_FLOATS = 5, 16
 """`gather` and `scatter` treat STRETCHES stretches of STRETCH_FLOATS numbers at a time: 10 registers."""
 
+LINE_FLOATS = 32
+"""Numbers that `add_squares` and `add_passed` add up at a time, for each of two sums: 8 registers."""
+
 _INDEX, _INTEGER = ir.IntType(64), ir.IntType(32)
 _FLOAT_VECTOR, _INT_VECTOR = ir.VectorType(ir.FloatType(), 8), ir.VectorType(_INTEGER, 8)
 _EVEN_LANES = ir.Constant(_INT_VECTOR, list(range(0, 16, 2)))
@@ -262,6 +265,61 @@ def _strongest(
         write.put(place, places, at, 8 * number)
 
 
+@_compiled_as
+def _add_squares(
+    write: _Writer, seen: Any, at: Any, pitch: Any, count: Any, sums: Any, squares: Any, lane: Any
+) -> None:
+    """Sums of `count` lines of LINE_FLOATS numbers, `pitch` apart, and of their squares.
+
+    With s = LINE_FLOATS, `sums[lane : lane + s]` gets `seen[b : b + s]` added to it for b = `at`,
+    `at + pitch`, and so on, and `squares` gets the squares.
+    """
+    builder = write.builder
+    plain, squared = write.sums(sums, lane, LINE_FLOATS), write.sums(squares, lane, LINE_FLOATS)
+    with cgutils.for_range(builder, count) as loop:
+        line = builder.add(at, builder.mul(loop.index, pitch))
+        for number, (total, square) in enumerate(zip(plain, squared, strict=True)):
+            eight = write.eight(seen, line, 8 * number)
+            builder.store(builder.fadd(builder.load(total), eight), total)
+            write.add(square, eight, eight)
+    write.put_sums(plain, sums, lane)
+    write.put_sums(squared, squares, lane)
+
+
+@_compiled_as
+def _add_passed(
+    write: _Writer,
+    gradient: Any,
+    outputs: Any,
+    above: Any,
+    inputs: Any,
+    to: Any,
+    at: Any,
+    pitch: Any,
+    count: Any,
+    sums: Any,
+    products: Any,
+    lane: Any,
+) -> None:
+    """The gradient where outputs are `above` a number, and 0 elsewhere: written `to`, and summed.
+
+    Lines are those of `add_squares`. `sums` get what is written, `products` that times the inputs.
+    """
+    builder = write.builder
+    plain, weighted = write.sums(sums, lane, LINE_FLOATS), write.sums(products, lane, LINE_FLOATS)
+    bound, nothing = write.eight_times(above), ir.Constant(_FLOAT_VECTOR, [0.0] * 8)
+    with cgutils.for_range(builder, count) as loop:
+        line = builder.add(at, builder.mul(loop.index, pitch))
+        for number, (total, product) in enumerate(zip(plain, weighted, strict=True)):
+            is_open = builder.fcmp_ordered(">", write.eight(outputs, line, 8 * number), bound)
+            passed = builder.select(is_open, write.eight(gradient, line, 8 * number), nothing)
+            write.put(passed, to, line, 8 * number)
+            builder.store(builder.fadd(builder.load(total), passed), total)
+            write.add(product, passed, write.eight(inputs, line, 8 * number))
+    write.put_sums(plain, sums, lane)
+    write.put_sums(weighted, products, lane)
+
+
 # The types of the intrinsics as compiled loops call them.
 _Patches = Callable[[Floats, int, Floats, Indices, Floats, int, Indices, int], None]
 add_weighted = cast(
@@ -272,4 +330,9 @@ scatter = cast("_Patches", _scatter)
 choose = cast("Callable[[Floats, int, int, Floats, Places, int], None]", _choose)
 strongest = cast(
     "Callable[[Floats, int, int, int, Indices, Floats, Floats, int, Floats, Places, int], None]", _strongest
+)
+add_squares = cast("Callable[[Floats, int, int, int, Floats, Floats, int], None]", _add_squares)
+add_passed = cast(
+    "Callable[[Floats, Floats, np.float32, Floats, Floats, int, int, int, Floats, Floats, int], None]",
+    _add_passed,
 )
