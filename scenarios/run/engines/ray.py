@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from scenarios.run.world import World
 
+_PART = 500
+"""Messages that are under way at a time."""
+
 
 @dataclass(frozen=True)
 class Ray(Runtime):
@@ -40,13 +43,14 @@ class Ray(Runtime):
         from flwr.simulation import run_simulation
 
         from fedsim.flower import enter_local_task
+        from fedsim.grids.mailboxes import with_mailboxes
         from scenarios.run.apps import PortableClientApp
 
         server_app, interrupted = ServerApp(), threading.Event()
 
         @server_app.main()
         def main(grid: Grid, context: Context) -> None:
-            serve(_noticing_lost_processes(_ending_with(interrupted, grid)), None)
+            serve(_in_parts(_ending_with(interrupted, with_mailboxes(grid))), None)
 
         enter_local_task()
         _start_ray()
@@ -75,6 +79,8 @@ def _start_ray() -> None:
     """
     import ray
 
+    # As important as the server: by default Ray's workers give way to every other process.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     handler = signal.getsignal(signal.SIGTERM)
     here = os.pathsep.join(filter(None, (*sys.path, os.environ.get("PYTHONPATH"))))
     with warnings.catch_warnings():
@@ -100,10 +106,11 @@ def _ending_with(interrupted: threading.Event, grid: Grid) -> Grid:
     return grid
 
 
-def _noticing_lost_processes(grid: Grid) -> Grid:
-    """The same grid, which raises a `ProcessLostError` once Ray has lost a process that a reply comes from.
+def _in_parts(grid: Grid) -> Grid:
+    """The same grid, which sends many messages in parts: Flower asks again and again for every open reply.
 
-    Flower reports such a loss as an error of the device, which no device could send.
+    It raises a `ProcessLostError` once Ray has lost a process that a reply comes from. Flower reports such a
+    loss as an error of the device, which no device could send.
     """
     from flwr.common.constant import ErrorCode
 
@@ -112,10 +119,12 @@ def _noticing_lost_processes(grid: Grid) -> Grid:
     deliver = grid.send_and_receive
 
     def send_and_receive(messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        replies = list(deliver(messages, timeout=timeout))
-        for reply in replies:
-            if reply.has_error() and reply.error.code == ErrorCode.UNKNOWN:
-                raise ProcessLostError("a worker process of Ray was killed (was memory short?)")
+        messages, replies = list(messages), []
+        for begin in range(0, len(messages), _PART):
+            for reply in deliver(messages[begin : begin + _PART], timeout=timeout):
+                if reply.has_error() and reply.error.code == ErrorCode.UNKNOWN:
+                    raise ProcessLostError("a worker process of Ray was killed (was memory short?)")
+                replies.append(reply)
         return replies
 
     grid.send_and_receive = send_and_receive  # type: ignore[method-assign]
