@@ -67,7 +67,8 @@ CELLS: dict[str, tuple[str, ...]] = {
     "resnet-batch-fedbn": (*NETWORK, "model.norm=batch", "model.statistics=fedbn"),
     "resnet-batch-frozen": (*NETWORK, "model.norm=batch", "model.statistics=frozen"),
     "resnet-dropout": (*NETWORK, "model.dropout=0.3"),
-    "resnet18": (*NETWORK, "model={name='resnet18'}"),
+    # Otherwise evaluations would take longer than the training.
+    "resnet18": (*NETWORK, "model={name='resnet18'}", "federation.evaluate_every=24"),
     "vit": (*NETWORK, "model={name='vit',width=32,layers=2,hidden=64}"),
 }
 """Changes of the library scenario `cifar10_fedavg`, after those of `FEDERATION`."""
