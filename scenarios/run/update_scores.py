@@ -75,7 +75,12 @@ def mean_cosine(
 def update_cosines(updates: NDArray[np.float32], true_updates: NDArray[np.float32]) -> NDArray[np.float64]:
     """(K,) similarity of each recovered update to the true one; NaN where either is missing."""
     products = np.einsum("kd,kd->k", updates, true_updates, dtype=np.float64)
-    norms = np.prod([np.linalg.norm(u.astype(np.float64), axis=1) for u in (updates, true_updates)], axis=0)
+    norms = _norms(updates) * _norms(true_updates)
     cosines: NDArray[np.float64] = np.full(len(norms), np.nan)
     np.divide(products, norms, out=cosines, where=norms > 0)
     return cosines
+
+
+def _norms(updates: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(K,) lengths, one update at a time: a copy of all in double precision can be gigabytes."""
+    return np.array([np.linalg.norm(row[None].astype(np.float64), axis=1)[0] for row in updates])
