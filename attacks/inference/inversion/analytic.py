@@ -10,6 +10,7 @@ last entry of a separated row gives its scale and sign.
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,7 +19,6 @@ from pydantic import PositiveInt
 
 from attacks.inference.attack import Watch
 from attacks.inference.evidence import Evidence
-from attacks.inference.inversion.independent import independent_components
 from attacks.inference.inversion.inversion import Inversion
 from attacks.inference.knowledge import Knowledge
 from attacks.inference.needs import LayerNeed
@@ -41,6 +41,7 @@ class Analytic(Inversion):
     """
 
     needs_layer: ClassVar[LayerNeed | None] = LayerNeed.FIRST
+    imports: ClassVar[tuple[str, ...]] = ("torch", "sklearn.decomposition")
 
     name: Literal["analytic"] = "analytic"
     iterations: PositiveInt = 200
@@ -74,10 +75,17 @@ class Analytic(Inversion):
         self, basis: Rows, image_shape: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[Rows, int]:
         """(rank, rank) the combinations of the basis with independent edges, and the number of iterations."""
-        # A separation that has not converged is still used; the score shows how good it is.
-        return independent_components(
-            _edges(basis, image_shape), iterations=self.iterations, seed=int(rng.integers(2**31))
+        from sklearn.decomposition import FastICA
+        from sklearn.exceptions import ConvergenceWarning
+
+        separation = FastICA(
+            whiten="unit-variance", max_iter=self.iterations, random_state=int(rng.integers(2**31))
         )
+        with warnings.catch_warnings():
+            # A separation that has not converged is still used; the score shows how good it is.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            separation.fit(_edges(basis, image_shape).T)
+        return np.asarray(separation.components_), int(separation.n_iter_)
 
 
 def _sparse(U: Rows, unmixing: Rows) -> Rows:
