@@ -67,8 +67,10 @@ CELLS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Changes of the library scenario `cifar10_fedavg`, which has 100 clients, 200 rounds and counts per 10."""
-HARDEST_OF_S1 = ((64, 8, 8), (64, 8, 16), (64, 8, 32), (64, 16, 32), (128, 8, 8), (128, 8, 16), (128, 8, 32))
-HARDEST_OF_S1 += ((128, 16, 16), (128, 16, 32), (128, 32, 32))
+HARDEST_OF_S1 = (
+    *((64, 8, 8), (64, 8, 16), (64, 8, 32), (64, 16, 32)),
+    *((128, 8, 8), (128, 8, 16), (128, 8, 32), (128, 16, 16), (128, 16, 32), (128, 32, 32)),
+)
 """Images, batch size and local epochs of the cells of the paper's table S1 that were below 1 at first."""
 CELLS |= {
     f"S1-{images}-{batch}-{epochs}": (
