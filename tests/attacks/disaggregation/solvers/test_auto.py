@@ -1,0 +1,39 @@
+"""Under noise `auto` keeps the attempt that explains the sums best, not the one that is surest of itself."""
+
+import numpy as np
+import pytest
+
+from attacks.disaggregation import disaggregate
+from attacks.disaggregation.recovery import Columns, Outcome
+from attacks.disaggregation.solvers.annealing import Annealing
+from attacks.disaggregation.solvers.blind import Blind
+from attacks.disaggregation.solvers.message_passing import MessagePassing
+from tests.helpers.drifting import drifting
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return drifting(3, drift=2.0, noise_sd=0.4, clients=12, rounds=48, dim=800)
+
+
+def attempt(monkeypatch, solver, participation, *, confidence, likely):
+    """Let a solver return these columns, of which so many are likely, each with this confidence."""
+    clients = participation.shape[1]
+    outcome = np.where(np.arange(clients) < likely, Outcome.LIKELY, Outcome.UNRESOLVED)
+    nothing_to_say = np.full(clients, "")
+    found = Columns(participation, outcome, np.full(clients, confidence), nothing_to_say, solver().name)
+    monkeypatch.setattr(solver, "solve", lambda *args, **kwargs: found)
+
+
+@pytest.mark.parametrize("surest", [MessagePassing, Annealing, Blind])
+def test_the_surest_attempt_loses_if_another_one_explains_the_sums_better(monkeypatch, problem, surest):
+    problem, P = problem
+    wrong = np.random.default_rng(0).permutation(P, axis=0)
+    right = Annealing if surest is MessagePassing else MessagePassing
+    for solver in (MessagePassing, Annealing, Blind):
+        columns = P if solver is right else wrong
+        sure = {"confidence": 0.9, "likely": 5} if solver is surest else {"confidence": 0.6, "likely": 2}
+        attempt(monkeypatch, solver, columns, **sure)
+    recovery = disaggregate(problem, "auto", rng=np.random.default_rng(0))
+    assert recovery.solver == right().name
+    np.testing.assert_array_equal(recovery.participation, P)
