@@ -116,11 +116,11 @@ def draw(points: Sequence[Point], picture: Path) -> None:
 
     mpl.rcParams |= {"svg.hashsalt": "fedsim", "svg.fonttype": "none"}  # the same points give the same bytes
     kinds, epochs = sorted({p.data for p in points}, reverse=True), sorted({p.epochs for p in points})
-    figure = Figure(figsize=(3.4 * len(epochs), 2.7 * len(kinds)), layout="constrained")
+    figure = Figure(figsize=(3.8 * len(epochs), 2.9 * len(kinds)), layout="constrained")
     panels = figure.subplots(len(kinds), len(epochs), sharex=True, sharey=True, squeeze=False)
     colours = dict(zip(sorted({p.rounds for p in points}), ("#1b6ca8", "#c8553d", "#4f7942"), strict=False))
     for panel, (kind, number) in zip(panels.flat, itertools.product(kinds, epochs), strict=True):
-        panel.set(title=f"{kind}, {number} epoch{'s' * (number > 1)}", ylim=(0, 1.04), xlim=(0, 0.6))
+        panel.set(title=f"{kind}, {number} epoch{'s' * (number > 1)}", ylim=(-0.05, 1.05), xlim=(0.05, 0.5))
         panel.grid(alpha=0.3)
         for rounds, colour in colours.items():
             mine = sorted(
@@ -136,7 +136,8 @@ def draw(points: Sequence[Point], picture: Path) -> None:
                                ha="center", fontsize=7)  # fmt: skip
     figure.supxlabel("test accuracy reached (small numbers: learning rate)")
     figure.supylabel("share of the clients exposed")
-    panels[0, 0].legend(fontsize=7, loc="lower right")
+    lines, names = panels[0, 0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", ncols=3, fontsize=8)
     figure.savefig(picture, metadata={"Date": None})
 
 
