@@ -17,23 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks.disaggregation.space.mapped_memory import SLICE_ENTRIES, in_memory
+from attacks.disaggregation.space.mapped_memory import small_slices
 from fedsim.records import Transcript
 
 NOISE = np.logspace(-8, 4, 61)
 """Candidates for the noise, relative to the mean eigenvalue of X Xᵀ."""
-_BLOCK_ENTRIES, _BLOCK_WIDTH = 1 << 20, 1 << 12
-"""Numbers in a block (8 MB), unless it would be narrower than a page of the file in every round."""
-
-
-def blocks(A: NDArray[np.float32]) -> Iterator[NDArray[np.float64]]:
-    """(rounds, some) columns of the sums in double precision, left to right.
-
-    Memory that is used again is much quicker than memory that the system has to find, so blocks are small.
-    """
-    width = max(1, min(max(_BLOCK_ENTRIES // len(A), _BLOCK_WIDTH), SLICE_ENTRIES // len(A)))
-    for start in range(0, A.shape[1], width):
-        yield in_memory(A[:, start : start + width], A, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +43,7 @@ class Estimates:
         values, vectors = np.linalg.eigh(expected @ expected.T)
         values = np.maximum(values, 0)
         left = np.zeros(len(values))
-        for part in blocks(transcript.aggregates):
+        for part in small_slices(transcript.aggregates):
             rest = np.outer(sizes, mean @ part)
             np.subtract(part, rest, out=rest)
             rotated = vectors.T @ rest
@@ -72,5 +60,5 @@ class Estimates:
 
     def parts(self) -> Iterator[NDArray[np.float32]]:
         """(K, entries) the estimates, some entries of all updates at a time and in order."""
-        for part in blocks(self.transcript.aggregates):
+        for part in small_slices(self.transcript.aggregates):
             yield np.asarray(self.weights @ part, dtype=np.float32)

@@ -53,6 +53,9 @@ def stream_seed(seed: int, stage: Stage, *address: int) -> int:
     return int.from_bytes(digest, "big")
 
 
+_one_at_a_time = Lock()
+
+
 def prepare_streams(seed: int) -> None:
     """Compute the secret of a seed in a thread, beside other work; whoever needs a stream waits for it."""
     Thread(target=_secret, args=(seed,), daemon=True).start()
@@ -62,9 +65,6 @@ def _secret(seed: int) -> bytes:
     """(32 bytes) what all streams of a scenario are derived from."""
     with _one_at_a_time:
         return _derived(seed)
-
-
-_one_at_a_time = Lock()
 
 
 @lru_cache(maxsize=1024)

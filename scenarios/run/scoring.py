@@ -20,8 +20,8 @@ from attacks.disaggregation.counts.binomial import log_binomial
 from attacks.disaggregation.counts.count_errors import log_likelihood
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.recovery import Outcome
+from attacks.disaggregation.space.mapped_memory import small_slices
 from attacks.disaggregation.updates import least_squares
-from attacks.estimates import blocks
 from attacks.reconciliation import posed_problem
 from fedsim.records import Transcript
 from fedsim.trusted.truth import Truth
@@ -172,7 +172,7 @@ def _tally(texts: NDArray[np.str_]) -> dict[str, int]:
 
 def _mean_update(transcript: Transcript) -> NDArray[np.float32]:
     """The best guess of any update without an attack: the mean over all updates in all sums."""
-    total = np.concatenate([part.sum(axis=0) for part in blocks(transcript.aggregates)])
+    total = np.concatenate([part.sum(axis=0) for part in small_slices(transcript.aggregates)])
     return np.asarray(total / max(1, int(transcript.cohort_sizes.sum())), dtype=np.float32)
 
 
@@ -184,7 +184,7 @@ def update_variance(truth: Truth, transcript: Transcript) -> float | None:
     """
     P = truth.participation.astype(np.float64)
     left, energy, start = 0.0, 0.0, 0
-    for part in blocks(transcript.aggregates):
+    for part in small_slices(transcript.aggregates):
         stop = start + part.shape[1]
         # Clients that never took part have no mean, and add nothing.
         means = np.nan_to_num(np.asarray(truth.updates[:, start:stop], dtype=np.float64))

@@ -74,13 +74,13 @@ def mean_cosine(
 
 def update_cosines(updates: NDArray[np.float32], true_updates: NDArray[np.float32]) -> NDArray[np.float64]:
     """(K,) similarity of each recovered update to the true one; NaN where either is missing."""
-    products = np.einsum("kd,kd->k", updates, true_updates, dtype=np.float64)
-    norms = _norms(updates) * _norms(true_updates)
+    products = _products(updates, true_updates)
+    norms = np.sqrt(_products(updates, updates)) * np.sqrt(_products(true_updates, true_updates))
     cosines: NDArray[np.float64] = np.full(len(norms), np.nan)
     np.divide(products, norms, out=cosines, where=norms > 0)
     return cosines
 
 
-def _norms(updates: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(K,) lengths, one update at a time: a copy of all in double precision can be gigabytes."""
-    return np.array([np.linalg.norm(row[None].astype(np.float64), axis=1)[0] for row in updates])
+def _products(some: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(K,) inner products in double precision, without a copy of all updates: that can be gigabytes."""
+    return np.asarray(np.einsum("kd,kd->k", some, others, dtype=np.float64))

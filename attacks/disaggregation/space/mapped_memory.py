@@ -11,13 +11,28 @@ from numpy.typing import DTypeLike, NDArray
 
 SLICE_ENTRIES = 1 << 24
 """Entries of the aggregates in one slice (128 MB in double precision)."""
+SMALL_SLICE_ENTRIES, LEAST_WIDTH = 1 << 20, 1 << 12
+"""Entries of a small slice (8 MB), unless it would be narrower than a page of the file in every round."""
 MAPPED_BYTES = 1 << 26
 """Bytes of a memory-mapped array that are in memory at a time."""
 
 
 def slices(A: NDArray[Any], dtype: DTypeLike = np.float64) -> Iterator[NDArray[Any]]:
     """Column slices (rounds, some) of A in the given precision, left to right."""
-    width = max(1, SLICE_ENTRIES // len(A))
+    return _slices(A, SLICE_ENTRIES // len(A), dtype)
+
+
+def small_slices(A: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+    """The same in double precision, in slices that fit into memory that is used again and again.
+
+    Where little is computed for each entry, finding new memory for large slices takes most of the time.
+    """
+    width = max(SMALL_SLICE_ENTRIES // len(A), LEAST_WIDTH)
+    return _slices(A, min(width, SLICE_ENTRIES // len(A)), np.float64)
+
+
+def _slices(A: NDArray[Any], width: int, dtype: DTypeLike) -> Iterator[NDArray[Any]]:
+    width = max(1, width)
     for start in range(0, A.shape[1], width):
         yield in_memory(A[:, start : start + width], A, dtype)
 
