@@ -26,16 +26,19 @@ from attacks.disaggregation.noise.round_model import RoundModel
 COUNT_ERROR = 1.0
 """Least standard deviation of a count while columns take shape."""
 COHORT_VARIANCE = 1.0
-"""Variance allowed between a cohort's size and its participants."""
+"""Variance allowed meanwhile between a cohort's size and its participants."""
 LEAST_PRIOR = 1e-3
 """Least prior probability of either value of an entry."""
 FIRST_COORDINATES = 30.0
 """Coordinates at the start, where everything moves."""
-HOT, COLD, FROZEN = 0.7, 0.003, 0.002
-"""Share of the participations that change in a sweep: above HOT nothing takes shape, and below COLD hardly
-anything is left to find, so cooling is faster there. Below FROZEN it ends."""
+HOT, SHAPED, COLD, FROZEN = 0.7, 0.05, 0.003, 0.002
+"""Share of the participations that change in a sweep: above HOT nothing takes shape, and from SHAPED on
+columns have a shape. Below COLD hardly anything is left to find, so cooling is faster there. Below FROZEN it
+ends."""
 HOT_COOLING, COLD_COOLING = 1.04, 1.02
 """Factors of the coordinates from sweep to sweep in the hot and in the cold phase."""
+REHEATING = 0.4
+"""Factor of the coordinates when columns have taken shape."""
 MOST_COORDINATES = 1e5
 """Coordinates at which the annealing ends in any case."""
 SHAPELESS = 1.2
@@ -45,10 +48,13 @@ SWEEPS_PER_EXCHANGE = 5
 SWEEPS_PER_FIT = 10
 """Sweeps after which names, scales and noise are fitted again and both inverses are computed anew: rounding
 errors add up over the updates in place."""
-
-
+QUIET, MEMORY = 0.02, 0.1
+"""Changes of a round per sweep below which it is visited in one sweep of ten, and the weight that the last
+sweep has in this figure."""
 LEAST_NOISE, MOST_NOISE = 0.02, 1.4
 """Bounds of a round's noise relative to that of the given model."""
+LEAST_ENERGY, MOST_ENERGY = 0.2, 5.0
+"""Bounds of a client's energy relative to the mean."""
 STEPS_PER_FIT = 4
 """Steps of each fit: the matrix changes while it goes on."""
 
@@ -71,24 +77,49 @@ def annealed(
 ) -> tuple[NDArray[np.uint8], RoundModel]:
     """Columns (clients, rounds) from a random start, and the model with scales and noise fitted to them.
 
-    `cooling` is the factor of the coordinates from sweep to sweep while columns take shape. The given model's
-    own design is not used, and all clients are taken to have the same energy.
+    `cooling` is the factor of the coordinates from sweep to sweep while columns take shape, and while they
+    heal. The given model's own design is not used.
     """
     start = (rng.random(evidence.prior.shape) < evidence.prior).astype(np.uint8)
     chain = _Chain(evidence, start, model)
+    coordinates = _shaped(chain, cooling=cooling, rng=rng)
+    _healed(chain, REHEATING * coordinates, cooling=cooling, rng=rng)
+    return chain.P, chain.model
+
+
+def _shaped(chain: _Chain, *, cooling: float, rng: np.random.Generator) -> float:
+    """Cool a chain until columns have taken shape, and return the coordinates at which they have."""
     coordinates, sweeps = FIRST_COORDINATES, 0
-    while coordinates < MOST_COORDINATES:
-        moved = chain.sweep(coordinates, rng)
+    while coordinates < MOST_COORDINATES and (moved := chain.sweep(coordinates, rng)) >= SHAPED:
         sweeps += 1
-        if moved < FROZEN:
-            break
-        coordinates *= HOT_COOLING if moved >= HOT else cooling if moved > COLD else COLD_COOLING
+        coordinates *= HOT_COOLING if moved >= HOT else cooling
         if sweeps % SWEEPS_PER_EXCHANGE == 0 and moved < SHAPELESS:
             chain.exchange(coordinates, rng)
         if sweeps % SWEEPS_PER_FIT == 0:
             chain.fit()
-    chain.fit()
-    return chain.P, chain.model
+    return coordinates
+
+
+def _healed(chain: _Chain, coordinates: float, *, cooling: float, rng: np.random.Generator) -> None:
+    """Cool a chain with columns again, from warmer on, until nothing moves.
+
+    Columns take shape all at once, far below the temperature at which they melt, and with many faults. The
+    further it cools, the closer known counts and cohort sizes are kept to. Every client has its own energy.
+    """
+    moved, sweeps, sharpness = 1.0, 0, 1.0
+    while coordinates < MOST_COORDINATES and moved >= FROZEN:
+        sweeps += 1
+        everywhere = sweeps % SWEEPS_PER_FIT == 0
+        if sweeps % SWEEPS_PER_EXCHANGE == 0 and moved < SHAPELESS:
+            chain.exchange(coordinates, rng)
+        if everywhere:
+            chain.sharpen(sharpness)
+            chain.fit(equal_energies=False)
+        moved = chain.sweep(coordinates, rng, everywhere=everywhere)
+        factor = cooling if moved > COLD else COLD_COOLING
+        coordinates *= factor
+        sharpness *= factor**2 if moved < SHAPED else 1.0
+    chain.fit(equal_energies=False)
 
 
 class _Chain:
@@ -97,37 +128,47 @@ class _Chain:
     def __init__(self, evidence: Evidence, P: NDArray[np.uint8], model: RoundModel) -> None:
         windows, clients = evidence.windows, len(P)
         self.P, self.model = P, replace(model, relative_energy=np.ones(clients))
+        self._windows, self._changed = windows, np.ones(P.shape[1])
         self._window = np.ascontiguousarray(np.broadcast_to(windows.window_of_round, P.shape), dtype=np.int64)
-        self._weight = padded_weights(windows, least_sd=COUNT_ERROR)
         prior = np.clip(evidence.prior.mean(), LEAST_PRIOR, 1 - LEAST_PRIOR)
-        odds = np.full(P.shape, np.log(prior / (1 - prior)))
-        self._counts = self._window, self._weight, odds
+        self._odds = np.full(P.shape, np.log(prior / (1 - prior)))
         # Without known sizes the common mean has the expected ones: they stay when participations move.
-        known_sizes = evidence.cohort_sizes is not None
-        self._sizes = evidence.cohort_sizes if known_sizes else evidence.prior.sum(axis=0)
-        self._cohort_precision = 1 / COHORT_VARIANCE if known_sizes else 0.0
-        self._noise_bounds = LEAST_NOISE * model.noise, MOST_NOISE * model.noise
+        self._known_sizes = evidence.cohort_sizes is not None
+        self._sizes = evidence.cohort_sizes if self._known_sizes else evidence.prior.sum(axis=0)
+        self.sharpen(1.0)
+        self._noise_bounds = np.outer((LEAST_NOISE, MOST_NOISE), model.noise * model.level**2)
         self._pairs = np.stack(np.triu_indices(clients, 1), axis=1).astype(np.int64)
         self._prepare()
 
-    def sweep(self, coordinates: float, rng: np.random.Generator) -> float:
-        """Visit every entry and every pair once; return the share of the participations that changed."""
-        energy, counts = float(self.model.scales.client), self._counts
-        flips = flip_entries(
+    def sharpen(self, factor: float) -> None:
+        """Divide the variance that known counts and cohort sizes are given by this factor."""
+        self._weight = padded_weights(self._windows, least_sd=COUNT_ERROR / np.sqrt(factor))
+        self._counts = self._window, self._weight, self._odds
+        self._cohort_precision = factor / COHORT_VARIANCE if self._known_sizes else 0.0
+
+    def sweep(self, coordinates: float, rng: np.random.Generator, *, everywhere: bool = True) -> float:
+        """Visit the entries and every pair once; return the share of the participations that changed.
+
+        Not `everywhere`: only in rounds in which entries changed lately.
+        """
+        rounds = np.flatnonzero(everywhere | (self._changed >= QUIET))
+        changed = flip_entries(
             self.P,
             self._W,
             self._H,
             self._kernel,
-            energy,
-            *counts,
+            self._energies,
+            *self._counts,
             self._missing,
             self._cohort_precision,
             coordinates,
             rng.permutation(len(self.P)),
+            rounds,
             rng.random(self.P.shape),
         )
+        self._changed[rounds] += MEMORY * (changed[rounds] - self._changed[rounds])
         self._swap(swap_tails, coordinates, rng)
-        return float(flips / max(self.P.sum(dtype=np.int64), 1))
+        return float(changed.sum() / max(self.P.sum(dtype=np.int64), 1))
 
     def exchange(self, coordinates: float, rng: np.random.Generator) -> int:
         """Visit every pair once, and let it exchange any stretch; return the number of exchanges."""
@@ -135,18 +176,23 @@ class _Chain:
 
     def _swap(self, swap: Callable[..., int], coordinates: float, rng: np.random.Generator) -> int:
         pairs = self._pairs[rng.permutation(len(self._pairs))]
-        energy, uniform = float(self.model.scales.client), rng.random(len(pairs))
-        state = self.P, self._W, self._H, self._position, energy
-        return swap(*state, *self._counts, coordinates, pairs, uniform)
+        state = self.P, self._W, self._H, self._position, self._energies
+        return swap(*state, *self._counts, coordinates, pairs, rng.random(pairs.shape))
 
-    def fit(self) -> None:
-        """Give columns the names that fit the counts best, and fit scales and noise to P."""
+    def fit(self, *, equal_energies: bool = True) -> None:
+        """Give columns the names that fit the counts best; fit scales, noise and perhaps energies to P."""
         self._name()
         self.model = self._given().refined(steps=STEPS_PER_FIT)
         # Each round has its own noise. The square root never lowers the likelihood, as for the energies.
         others = LeaveOneOut(self.model)
         noise = self.model.noise * np.sqrt(others.residual / others.variance)
-        self.model = replace(self.model, noise=np.clip(noise, *self._noise_bounds))
+        least, most = self._noise_bounds / self.model.level**2
+        self.model = replace(self.model, noise=np.clip(noise, least, most))
+        if not equal_energies:
+            # A client without any participation tells nothing about its energy.
+            ratio = np.where(self.P.any(axis=1), others.energy_ratio(), 1.0)
+            energy = np.clip(self.model.relative_energy * np.sqrt(ratio), LEAST_ENERGY, MOST_ENERGY)
+            self.model = replace(self.model, relative_energy=energy / energy.mean())
         self._prepare()
 
     def _name(self) -> None:
@@ -158,7 +204,9 @@ class _Chain:
             inside = np.zeros((self.P.shape[1], windows), dtype=np.int64)
             inside[np.arange(len(inside)), self._window[k]] = 1
             fit[k] = self._weight[k, np.arange(windows), self.P @ inside].sum(axis=1)
-        self.P = np.ascontiguousarray(self.P[linear_sum_assignment(fit, maximize=True)[1]])
+        whose = linear_sum_assignment(fit, maximize=True)[1]
+        self.P = np.ascontiguousarray(self.P[whose])
+        self.model = replace(self.model, relative_energy=self.model.relative_energy[whose])
 
     def _given(self) -> RoundModel:
         return self.model.given(self.P.T.astype(np.float64), self._sizes)
@@ -170,6 +218,7 @@ class _Chain:
         kernel = self.model.scales.kernel(rounds)
         self._kernel = np.ones((rounds, rounds)) if kernel is None else kernel
         model = self._given()
+        self._energies = model.energies[:-1].copy()
         self._W = np.ascontiguousarray(model.inverse())
         self._H = np.ascontiguousarray(self._W @ model.gram @ self._W)
         self._missing = self._sizes - self.P.sum(axis=0, dtype=np.float64)

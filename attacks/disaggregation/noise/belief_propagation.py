@@ -58,6 +58,8 @@ FIRST_FIT = 2
 """Iterations before the scales of updates and noise are fitted; until then beliefs come from counts alone."""
 FITS_ONE_IN = 4
 """Iterations per fit once the noise has cooled down: scales hardly change then."""
+STEPS_PER_FIT = 4
+"""Steps of such a fit where updates drift: their course and loudness are fitted as well."""
 NOISE_COOLING = 6
 """Iterations in which the assumed noise may fall by a factor e, so that evidence gains weight slowly."""
 BELIEF_TOLERANCE = 5e-3
@@ -76,12 +78,20 @@ ITERATIONS_WITHOUT_GAIN = 10
 class Observations:
     """The aggregates in one attempt: `gram` (R, R), the `shared` profiles (R, q) in it, and `energy` (R,).
 
-    The energy of a round excludes the shared part. Its sum is the number of rounds.
+    The energy of a round excludes the shared part. At the start its sum is the number of rounds; since then
+    the rounds may have been divided by a `level` (R,).
     """
 
     gram: NDArray[np.float64]
     shared: NDArray[np.float64]
     energy: NDArray[np.float64]
+    level: NDArray[np.float64]
+
+    def levelled(self, model: RoundModel) -> Observations:
+        """The same, at the levels of a refined model."""
+        return Observations(
+            model.gram, model.shared, self.energy * (self.level / model.level) ** 2, model.level
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +184,7 @@ class BeliefPropagation:
             mean = MEAN_AMPLITUDE * (level * self.cohort_sizes)[:, None] * self._course
             shared = np.concatenate((shared, mean), axis=1)
         # An empty round gets a little energy, so that its noise is not zero.
-        return Observations(gram, shared, np.maximum(energy, 1e-6 * energy.mean()))
+        return Observations(gram, shared, np.maximum(energy, 1e-6 * energy.mean()), np.ones(self.rounds))
 
     def left_over(self, expected: NDArray[np.float64], clients: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(R, k) the expected participation of some `clients` (n,) if all others are as `expected` (R, n).
@@ -249,14 +259,18 @@ class BeliefPropagation:
             state.relative_energy,
             state.noise,
             observations.shared,
+            observations.level,
         )
 
     def step(self, state: State) -> State:
         """One exchange of messages between aggregates and counts."""
         observations, model = state.observations, self.model(state)
         relative_energy = state.relative_energy
-        if FIRST_FIT <= state.iteration < 2 * NOISE_COOLING or state.iteration % FITS_ONE_IN == 0:
+        if FIRST_FIT <= state.iteration < 2 * NOISE_COOLING:
             model = model.fitted()
+        elif state.iteration % FITS_ONE_IN == 0:
+            model = model.refined(steps=STEPS_PER_FIT) if model.scales.drift else model.fitted()
+            observations = observations.levelled(model)
         others = LeaveOneOut(model)
         if state.iteration >= FIRST_FIT:
             relative_energy = np.clip(

@@ -12,7 +12,7 @@ independent coordinates. There are two kinds of steps, and each draws from the p
   a factor after the cut, and the change is −(f gᵀ + g fᵀ).
 
 So every change has rank two. The likelihood of all alternatives follows from a few entries of Ω⁻¹ and
-Ω⁻¹KΩ⁻¹, which are updated in place when a step is taken.
+Ω⁻¹KΩ⁻¹, which are updated in place when a step is taken (`covariance_changes`).
 
 Counts enter as `weight` (clients, windows + 1, n): the log-likelihood of what was published about a client's
 window if the client took part 0, 1, … times in it. The last window stands for rounds outside of all, and its
@@ -27,65 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attacks.disaggregation.noise import covariance_changes
+from attacks.disaggregation.noise.covariance_changes import add, exchange, exchange_gain, log_likelihood
 from fedsim.core.compilation import compiled
 
-# Sums may be reordered; but infinite weights are impossible counts.
-_compiled = compiled(fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)
-
-IMPOSSIBLE = -1e30
-"""Log-likelihood of a change after which Ω would not be positive definite."""
+_compiled = compiled(covariance_changes, **covariance_changes.OPTIONS)
 
 
 @_compiled
-def _log_likelihood(
-    coordinates: float, a: float, b: float, c: float, aa: float, ab: float, bb: float
-) -> float:
-    """Change of the log-likelihood when f gᵀ + g fᵀ is added to Ω.
-
-    a = fᵀWf, b = fᵀWg, c = gᵀWg with W = Ω⁻¹, and aa, ab, bb the same with H = WKW.
-    """
-    determinant = (1 + b) * (1 + b) - a * c
-    if determinant <= 0:
-        return IMPOSSIBLE
-    misfit = np.log(determinant) + (c * aa - 2 * (1 + b) * ab + a * bb) / determinant
-    return float(-0.5 * coordinates * misfit)
-
-
-@_compiled
-def _add(W: NDArray[np.float64], H: NDArray[np.float64], f: Any, g: Any) -> None:
-    """Bring W = Ω⁻¹ and H = WKW up to date after f gᵀ + g fᵀ, with f and g (rounds,), was added to Ω."""
-    R = len(W)
-    Wf, Wg, Hf, Hg = np.zeros(R), np.zeros(R), np.zeros(R), np.zeros(R)
-    for i in range(R):
-        if f[i] != 0:
-            for j in range(R):
-                Wf[j] += f[i] * W[i, j]
-                Hf[j] += f[i] * H[i, j]
-        if g[i] != 0:
-            for j in range(R):
-                Wg[j] += g[i] * W[i, j]
-                Hg[j] += g[i] * H[i, j]
-    a, b, c, aa, ab, bb = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(R):
-        a += f[i] * Wf[i]
-        b += f[i] * Wg[i]
-        c += g[i] * Wg[i]
-        aa += f[i] * Hf[i]
-        ab += f[i] * Hg[i]
-        bb += g[i] * Hg[i]
-    # Woodbury: W − (Wf Wg) M (Wf Wg)ᵀ with the 2 × 2 matrix M.
-    determinant = a * c - (1 + b) * (1 + b)
-    m00, m01, m11 = c / determinant, -(1 + b) / determinant, a / determinant
-    zf, zg = Wf * m00 + Wg * m01, Wf * m01 + Wg * m11
-    tf, tg = Hf - 0.5 * (aa * zf + ab * zg), Hg - 0.5 * (ab * zf + bb * zg)
-    for i in range(R):
-        for j in range(R):
-            W[i, j] -= zf[i] * Wf[j] + zg[i] * Wg[j]
-            H[i, j] -= zf[i] * tf[j] + zg[i] * tg[j] + tf[i] * zf[j] + tg[i] * zg[j]
-
-
-@_compiled
-def _tallies(P: NDArray[np.uint8], window: NDArray[np.int64], windows: int) -> Any:
+def tallies(P: NDArray[np.uint8], window: NDArray[np.int64], windows: int) -> Any:
     """(clients, windows) number of ones in each window."""
     tally = np.zeros((P.shape[0], windows), np.int64)
     for k in range(P.shape[0]):
@@ -100,7 +50,7 @@ def flip_entries(
     W: NDArray[np.float64],
     H: NDArray[np.float64],
     kernel: NDArray[np.float64],
-    energy: float,
+    energy: NDArray[np.float64],
     window: NDArray[np.int64],
     weight: NDArray[np.float64],
     odds: NDArray[np.float64],
@@ -108,28 +58,30 @@ def flip_entries(
     cohort_precision: float,
     coordinates: float,
     order: NDArray[np.int64],
+    rounds: NDArray[np.int64],
     uniform: NDArray[np.float64],
-) -> int:
-    """Visit every entry of P (clients, rounds), client by client in this `order`; return how many changed.
+) -> Any:
+    """Visit the entries of P (clients, rounds), client by client in this `order`, in the given `rounds`.
 
     W and H (rounds, rounds) belong to P. `missing` (rounds,) are cohort sizes less participants, known with
     this precision (1/variance). All four stay up to date. `uniform` (clients, rounds) are random numbers.
+    Returns how many entries of each round changed (rounds,).
     """
     R = P.shape[1]
     ones, v, f, g = np.empty(R, np.int64), np.empty(R), np.empty(R), np.empty(R)
-    tally = _tallies(P, window, weight.shape[1])
-    changed = 0
+    tally = tallies(P, window, weight.shape[1])
+    changed = np.zeros(R, np.int64)
     for k in order:
-        for r in range(R):
+        for r in rounds:
             present = P[k, r] == 1
             sign = -1 if present else 1
             m = 0
             for j in range(R):
                 if j != r and P[k, j] == 1:
                     ones[m] = j
-                    v[m] = sign * energy * kernel[r, j]
+                    v[m] = sign * energy[k] * kernel[r, j]
                     m += 1
-            ones[m], v[m] = r, sign * 0.5 * energy
+            ones[m], v[m] = r, sign * 0.5 * energy[k]
             m += 1
             b, ab, c, bb = 0.0, 0.0, 0.0, 0.0
             for x in range(m):
@@ -142,7 +94,7 @@ def flip_entries(
                     h += v[z] * H[i, ones[z]]
                 c += v[x] * (2 * w + v[x] * W[i, i])
                 bb += v[x] * (2 * h + v[x] * H[i, i])
-            gain = _log_likelihood(coordinates, W[r, r], b, c, H[r, r], ab, bb)
+            gain = log_likelihood(coordinates, W[r, r], b, c, H[r, r], ab, bb)
             # The log-odds of a 1 without the aggregates; `others` are the ones elsewhere in the window.
             q = window[k, r]
             others = tally[k, q] - P[k, r]
@@ -151,12 +103,12 @@ def flip_entries(
             gain += sign * prior
             if uniform[k, r] * (1 + np.exp(-gain)) >= 1:
                 continue
-            changed += 1
+            changed[r] += 1
             f[:], g[:] = 0.0, 0.0
             f[r] = 1.0
             for x in range(m):
                 g[ones[x]] = v[x]
-            _add(W, H, f, g)
+            add(W, H, f, g)
             P[k, r] = 0 if present else 1
             tally[k, q] += sign
             missing[r] -= sign
@@ -169,7 +121,7 @@ def swap_tails(
     W: NDArray[np.float64],
     H: NDArray[np.float64],
     position: NDArray[np.float64],
-    energy: float,
+    energies: NDArray[np.float64],
     window: NDArray[np.int64],
     weight: NDArray[np.float64],
     odds: NDArray[np.float64],
@@ -179,16 +131,18 @@ def swap_tails(
 ) -> int:
     """Visit `pairs` (q, 2) of clients, and draw the round from which they exchange columns, or none.
 
-    κ(r, s) = exp(−|position r − position s|). All clients have the same energy. `uniform` (q,) are random
-    numbers. P, W and H stay up to date. Returns the number of exchanges.
+    κ(r, s) = exp(−|position r − position s|). `uniform` (q, 2) are random numbers. P, W and H stay up to
+    date. Returns the number of exchanges. Exchanges are drawn as if both clients had the mean of their
+    energies; if the energies differ, what is drawn is accepted by its true likelihood.
     """
     R = P.shape[1]
     at, sign, f, g = np.empty(R, np.int64), np.empty(R, np.int64), np.empty(R), np.empty(R)
-    before, after, score = np.empty(R), np.empty(R), np.empty(R)
-    tally = _tallies(P, window, weight.shape[1])
+    before, after, score, by_counts = np.empty(R), np.empty(R), np.empty(R), np.empty(R)
+    tally = tallies(P, window, weight.shape[1])
     exchanges = 0
     for q in range(len(pairs)):
         one, two = pairs[q, 0], pairs[q, 1]
+        energy = 0.5 * (energies[one] + energies[two])
         m = 0
         for r in range(R):
             if P[one, r] != P[two, r]:
@@ -220,7 +174,7 @@ def swap_tails(
             bb -= after[j] * (2 * tail_h + after[j] * H[r, r])
             b += before[j] * tail_w - after[j] * head_w
             ab += before[j] * tail_h - after[j] * head_h
-            score[j] = _log_likelihood(coordinates, a, b, c, aa, ab, bb)
+            score[j] = log_likelihood(coordinates, a, b, c, aa, ab, bb)
         # The counts, from the last place to the first: the tallies take part in the exchange for a while.
         counted = 0.0
         for j in range(m - 1, 0, -1):
@@ -232,25 +186,36 @@ def swap_tails(
             counted += weight[one, u, tally[one, u]] + weight[two, w, tally[two, w]]
             counted += sign[j] * (odds[two, r] - odds[one, r])
             score[j - 1] += counted
+            by_counts[j - 1] = counted
         best = 0.0
         for j in range(m - 1):
             best = max(best, score[j])
         total = np.exp(-best)
         for j in range(m - 1):
-            score[j] = np.exp(score[j] - best)
-            total += score[j]
-        draw, chosen = uniform[q] * total, m - 1
+            total += np.exp(score[j] - best)
+        draw, chosen = uniform[q, 0] * total, m - 1
         for j in range(m - 1):
-            draw -= score[j]
+            draw -= np.exp(score[j] - best)
             if draw < 0:
                 chosen = j
                 break
+        apart = energies[one] != energies[two]
+        if chosen < m - 1 and apart:
+            rounds = at[chosen + 1 : m]
+            gain = by_counts[chosen] + exchange_gain(
+                P, W, H, position, energies, one, two, rounds, coordinates
+            )
+            if np.log(uniform[q, 1]) >= gain - score[chosen]:
+                chosen = m - 1
         for j in range(1, chosen + 1):
             tally[one, window[one, at[j]]] += sign[j]
             tally[two, window[two, at[j]]] -= sign[j]
         if chosen == m - 1:
             continue
         exchanges += 1
+        if apart:
+            exchange(P, W, H, position, energies, one, two, at[chosen + 1 : m])
+            continue
         f[:], g[:] = 0.0, 0.0
         # Both factors are taken relative to the cut, so that they stay near 1.
         cut = np.exp(position[at[chosen]])
@@ -259,7 +224,7 @@ def swap_tails(
                 f[at[x]] = before[x] / cut
             else:
                 g[at[x]] = after[x] * cut
-        _add(W, H, f, g)
+        add(W, H, f, g)
         for x in range(chosen + 1, m):
             r = at[x]
             P[one, r], P[two, r] = P[two, r], P[one, r]

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks.disaggregation.noise import gibbs
-from attacks.disaggregation.noise.gibbs import IMPOSSIBLE, _add, _tallies
+from attacks.disaggregation.noise import covariance_changes, gibbs
+from attacks.disaggregation.noise.covariance_changes import IMPOSSIBLE, add, exchange, exchange_gain
+from attacks.disaggregation.noise.gibbs import tallies
 from fedsim.core.compilation import compiled
 
-_compiled = compiled(gibbs, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy", nogil=True)
+_compiled = compiled(gibbs, covariance_changes, **covariance_changes.OPTIONS)
 
 
 @_compiled
@@ -96,7 +97,7 @@ def swap_stretches(
     W: NDArray[np.float64],
     H: NDArray[np.float64],
     position: NDArray[np.float64],
-    energy: float,
+    energies: NDArray[np.float64],
     window: NDArray[np.int64],
     weight: NDArray[np.float64],
     odds: NDArray[np.float64],
@@ -112,11 +113,13 @@ def swap_stretches(
     at, sign, u, w = np.empty(R, np.int64), np.empty(R, np.int64), np.empty(R), np.empty(R)
     tables = np.zeros((6, R + 1, R + 1))
     both, f, g = np.empty((4, 8)), np.empty(R), np.empty(R)
-    score = np.empty(R * (R + 1) // 2)
-    tally = _tallies(P, window, weight.shape[1])
+    score, by_counts = np.empty(R * (R + 1) // 2), np.empty(R * (R + 1) // 2)
+    tally = tallies(P, window, weight.shape[1])
     behind, ones, present = np.empty(2), np.empty(2, np.int64), np.empty(2)
     exchanges = 0
     for q in range(len(pairs)):
+        one, two = pairs[q, 0], pairs[q, 1]
+        energy = 0.5 * (energies[one] + energies[two])
         m = 0
         for r in range(R):
             if P[pairs[q, 0], r] != P[pairs[q, 1], r]:
@@ -146,25 +149,36 @@ def swap_stretches(
                     present[c] = weight[k, v, tally[k, v] + ones[c]] - weight[k, v, tally[k, v]]
                 _products(tables[0], tables[1], tables[2], i, j, m, both, 0)
                 _products(tables[3], tables[4], tables[5], i, j, m, both, 4)
-                score[s] = behind[0] + behind[1] + present[0] + present[1] - 0.5 * coordinates * _misfit(both)
+                by_counts[s] = behind[0] + behind[1] + present[0] + present[1]
+                score[s] = by_counts[s] - 0.5 * coordinates * _misfit(both)
                 best = max(best, score[s])
                 s += 1
         total = np.exp(-best)
         for x in range(s):
-            score[x] = np.exp(score[x] - best)
-            total += score[x]
-        draw, x = uniform[q] * total, 0
-        while x < s and draw >= score[x]:
-            draw -= score[x]
-            x += 1
-        if x == s:
+            total += np.exp(score[x] - best)
+        draw, chosen = uniform[q, 0] * total, 0
+        while chosen < s and draw >= np.exp(score[chosen] - best):
+            draw -= np.exp(score[chosen] - best)
+            chosen += 1
+        if chosen == s:
             continue
-        exchanges += 1
-        i = 0
+        i, x = 0, chosen
         while x >= m - i:
             x -= m - i
             i += 1
         j = i + 1 + x
+        apart = energies[one] != energies[two]
+        if apart:
+            gain = exchange_gain(P, W, H, position, energies, one, two, at[i:j], coordinates)
+            if np.log(uniform[q, 1]) >= by_counts[chosen] + gain - score[chosen]:
+                continue
+        exchanges += 1
+        for y in range(i, j):
+            tally[one, window[one, at[y]]] -= sign[y]
+            tally[two, window[two, at[y]]] += sign[y]
+        if apart:
+            exchange(P, W, H, position, energies, one, two, at[i:j])
+            continue
         for part in range(2):
             # First the products of the stretch with all before it, then those with all after it.
             cut = np.exp(position[at[i if part == 0 else j - 1]])
@@ -175,11 +189,7 @@ def swap_stretches(
                     f[at[y]] = u[y] / cut
                 if inside if part == 0 else (y >= j):
                     g[at[y]] = w[y] * cut
-            _add(W, H, f, g)
+            add(W, H, f, g)
         for y in range(i, j):
-            r = at[y]
-            one, two = pairs[q, 0], pairs[q, 1]
-            tally[one, window[one, r]] -= sign[y]
-            tally[two, window[two, r]] += sign[y]
-            P[one, r], P[two, r] = P[two, r], P[one, r]
+            P[one, at[y]], P[two, at[y]] = P[two, at[y]], P[one, at[y]]
     return exchanges

@@ -22,25 +22,28 @@ OUTLIERS = 2.0
 """Eigenvalues this many times as large as a typical one belong to what all clients share."""
 PASSES = 25
 """Most passes of the fit; it usually ends after a dozen."""
+STEPS_PER_PASS = 4
+"""Steps of the fit of scales, noise and levels in one pass, where updates drift."""
 LEAST_PROGRESS = 0.05
 """Decrease of the misfit in one pass below which the fit ends."""
 
 
 def fitted(model: RoundModel, energy: NDArray[np.float64]) -> RoundModel:
-    """The model with the likeliest scales, energies and noise that a coordinate search finds.
+    """The model with the likeliest scales, energies and noise that a search finds.
 
-    `energy` (R,) is that of the rounds, which bounds their noise.
+    `energy` (R,) is that of the rounds at the model's level, which bounds their noise.
     """
-    misfit = model.misfit()
+    misfit, loudest = model.misfit(), energy * model.level**2
     for _ in range(PASSES):
-        model = model.fitted()
+        model = model.refined(steps=STEPS_PER_PASS) if model.scales.drift else model.fitted()
+        bound = loudest / model.level**2
         others = LeaveOneOut(model)
         relative = np.clip(model.relative_energy * np.sqrt(others.energy_ratio()), LEAST_ENERGY, MOST_ENERGY)
         noise = model.noise * np.sqrt(others.residual / others.variance)
         model = replace(
             model,
             relative_energy=relative / relative.mean(),
-            noise=np.clip(noise, LEAST_ROUND_NOISE * energy, energy),
+            noise=np.clip(noise, LEAST_ROUND_NOISE * bound, bound),
         )
         before, misfit = misfit, model.misfit()
         if before - misfit < LEAST_PROGRESS:

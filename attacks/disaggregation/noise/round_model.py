@@ -31,10 +31,14 @@ FIRST_DRIFT = 0.3
 """Total drift that the search tries first."""
 DRIFT_NOISE = 0.8
 """Factor of the noise when the search first tries a drift: part of the noise was drift until then."""
-SCALE_STEPS = {"client": 0.2, "mean": 0.4, "drift": 0.3, "bend": 0.5}
-"""Steps of the coordinate search, in natural logarithms (absolute for the bend)."""
+SCALE_STEPS = {"client": 0.2, "mean": 0.4, "drift": 0.3, "course": 0.5}
+"""Steps of the coordinate search, in natural logarithms; those of the course tilt it."""
 LARGEST_REFINEMENT = 1.0
-"""Most that a refinement changes a scale, in natural logarithms (absolute for the bend)."""
+"""Most that a refinement changes a scale, in natural logarithms."""
+ROUNDS_PER_KNOT, MOST_KNOTS = 10, 24
+"""Rounds between two knots of a refined course, and the most knots that it has."""
+ROUGHNESS = 2e-3
+"""What a squared difference of neighbouring knots, of logarithms of speeds or levels, adds to the misfit."""
 NOISE_STEP = 0.2
 """Step of the search for the noise, in natural logarithms."""
 
@@ -43,14 +47,15 @@ NOISE_STEP = 0.2
 class Scales:
     """Energy of one `client`'s update and of the common `mean`, and how fast updates change.
 
-    `drift` is the distance that updates move over all rounds, in correlation lengths. `bend` is the logarithm
-    of the ratio of the speeds at the end and at the start.
+    `drift` is the distance that updates move over all rounds at an even speed, in correlation lengths.
+    `course` (two or more) are the logarithms of the speed relative to that, at knots evenly spaced over the
+    rounds. Updates often rest at first, turn quickly when the model begins to learn, and slow down later.
     """
 
     client: float
     mean: float
     drift: float = 0.0
-    bend: float = 0.0
+    course: tuple[float, ...] = (0.0, 0.0)
 
     def kernel(self, rounds: int) -> NDArray[np.float64] | None:
         """κ (rounds, rounds), or None if it is 1 everywhere."""
@@ -61,21 +66,32 @@ class Scales:
 
     def position(self, rounds: int) -> NDArray[np.float64]:
         """(rounds,) how far updates have moved by each round, in correlation lengths."""
-        time = (np.arange(rounds) + 0.5) / rounds - 0.5
-        return np.asarray(np.cumsum(self.drift / rounds * np.exp(self.bend * time)))
+        speed = np.exp(_between_knots(rounds, len(self.course)) @ self.course)
+        return np.asarray(np.cumsum(self.drift / rounds * speed))
+
+    def with_knots(self, rounds: int) -> Scales:
+        """The same speeds, with as many knots as so many rounds deserve, and the whole distance as drift."""
+        if self.drift == 0:
+            return self
+        knots = int(np.clip(1 + rounds // ROUNDS_PER_KNOT, 2, MOST_KNOTS))
+        course = np.interp(np.linspace(0, 1, knots), np.linspace(0, 1, len(self.course)), self.course)
+        distance = float(self.position(rounds)[-1])
+        return replace(self, drift=distance, course=tuple((course - np.log(distance / self.drift)).tolist()))
 
     def neighbours(self, name: str) -> list[Scales]:
         """The scales with one of them a step up and a step down, where that is possible."""
         value, step = getattr(self, name), SCALE_STEPS[name]
-        if name == "bend":
-            return [replace(self, bend=value + step), replace(self, bend=value - step)] if self.drift else []
+        if name == "course":
+            tilt = np.linspace(-step / 2, step / 2, len(value))
+            both = (value + tilt, value - tilt)
+            return [replace(self, course=tuple(course.tolist())) for course in both] if self.drift else []
         if name == "drift" and value == 0:
             return [replace(self, drift=FIRST_DRIFT)]
         moved = [
             replace(self, **{name: value * np.exp(step)}),
             replace(self, **{name: value * np.exp(-step)}),
         ]
-        return [replace(s, drift=0.0, bend=0.0) if 0 < s.drift < LEAST_DRIFT else s for s in moved]
+        return [replace(s, drift=0.0, course=(0.0, 0.0)) if 0 < s.drift < LEAST_DRIFT else s for s in moved]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +100,8 @@ class RoundModel:
 
     `gram` K (R, R); `design` X (R, n+1), with the cohort sizes last; `variance` (R, n) of the participation
     around X; `scales`; `relative_energy` (n,) each client's energy relative to `scales.client`; `noise` (R,)
-    the diagonal of N without the part that uncertain participation adds; `shared` F (R, q).
+    the diagonal of N without the part that uncertain participation adds; `shared` F (R, q). The rounds have
+    been divided by their `level` (R,), so that updates are equally loud in all of them.
     """
 
     gram: NDArray[np.float64]
@@ -94,6 +111,7 @@ class RoundModel:
     relative_energy: NDArray[np.float64]
     noise: NDArray[np.float64]
     shared: NDArray[np.float64]
+    level: NDArray[np.float64]
 
     @property
     def energies(self) -> NDArray[np.float64]:
@@ -139,7 +157,17 @@ class RoundModel:
         """Minus twice the log-likelihood per coordinate of an update, up to a constant."""
         half, log_determinant = self._half_inverse
         fit = 2 * np.vdot(half, self.gram) - np.diag(half) @ np.diag(self.gram)
-        return log_determinant + float(fit)
+        return log_determinant + float(fit) + 2 * float(np.log(self.level).sum())
+
+    def levelled(self, level: NDArray[np.float64]) -> RoundModel:
+        """The same aggregates, with every round divided by a further `level` (R,)."""
+        return replace(
+            self,
+            gram=self.gram / np.outer(level, level),
+            noise=self.noise / level**2,
+            shared=self.shared / level[:, None],
+            level=self.level * level,
+        )
 
     def independent_coordinates(self) -> float:
         """The number of independent coordinates of an update, from the scatter that the model leaves.
@@ -171,59 +199,65 @@ class RoundModel:
         """The model after `steps` of a quasi-Newton search for the likeliest scales and noise, all together.
 
         `fitted` changes one scale at a time by a fixed step. It stops short where one can only rise while
-        another falls.
+        another falls. This search also follows the course of the speed in detail, and how loud updates are
+        over the rounds.
         """
         from scipy.optimize import minimize
 
-        scales, noise = self.scales, self.noise
-        moving = scales.drift > 0
+        rounds, scales = len(self.gram), self.scales.with_knots(len(self.gram))
+        course, knots = np.asarray(scales.course), len(scales.course)
+        between = _between_knots(rounds, knots)
+
+        def split(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+            return np.exp(x[:3]), course + x[3 : 3 + knots], x[3 + knots :]
 
         def model(x: NDArray[np.float64]) -> RoundModel:
-            client, mean, louder, drift = np.exp(x[:4])
-            drift, bend = (scales.drift * drift, scales.bend + x[4]) if moving else (0.0, 0.0)
-            return replace(
-                self,
-                scales=Scales(scales.client * client, scales.mean * mean, float(drift), float(bend)),
-                noise=noise * louder,
-            )
+            (client, mean, louder), speeds, levels = split(x)
+            moved = Scales(scales.client * client, scales.mean * mean, scales.drift, tuple(speeds.tolist()))
+            changed = replace(self, scales=moved, noise=self.noise * louder)
+            return changed.levelled(np.exp(between @ levels))
 
         def misfit_and_gradient(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            trial = model(x)
-            gradient = trial._gradient()
-            return trial.misfit(), gradient if moving else gradient * (1, 1, 1, 0, 0)
+            trial, (_, *curves) = model(x), split(x)
+            misfit, gradient = trial.misfit(), trial._gradient()
+            steps = np.diff(curves)
+            gradient[3:] -= 2 * ROUGHNESS * np.diff(steps, prepend=0.0, append=0.0).ravel()
+            return misfit + ROUGHNESS * float((steps**2).sum()), gradient
 
-        bounds = [(-LARGEST_REFINEMENT, LARGEST_REFINEMENT)] * 5
+        start = np.zeros(3 + 2 * knots)
         found = minimize(
             misfit_and_gradient,
-            np.zeros(5),
+            start,
             jac=True,
             method="L-BFGS-B",
-            bounds=bounds,
+            bounds=[(-LARGEST_REFINEMENT, LARGEST_REFINEMENT)] * len(start),
             options={"maxiter": steps},
         )
         return model(found.x)
 
     def _gradient(self) -> NDArray[np.float64]:
-        """(5,) derivatives of the misfit by the logarithms of client, mean, noise, drift, and by the bend."""
+        """(3 + 2 knots,) derivatives of the misfit by the logarithms of client, mean and noise, by the
+        course, and by the logarithms of the levels at its knots."""
         rounds = len(self.gram)
         W = self.inverse()
         G = W - W @ self.gram @ W
         position = self.scales.position(rounds)
-        time = (np.arange(rounds) + 0.5) / rounds - 0.5
-        shift = np.cumsum(np.diff(position, prepend=0.0) * time)
+        # κ is exp(−|distance|): its derivative by a position is −κ times the sign of the distance.
         distance = position[:, None] - position
-        # κ is exp(−|distance|): its derivative by a parameter is −κ times the growth of the distance.
         kernel = np.exp(-np.abs(distance))
         X = self.design * np.sqrt(self.energies)
         signal = kernel * (X @ X.T)
         mean = kernel * np.outer(X[:, -1], X[:, -1])
-        by_bend = np.sign(distance) * (shift[:, None] - shift)
-        return np.array(
-            [
-                np.vdot(G, signal - mean) + np.diag(G) @ (self.variance @ self.energies[:-1]),
-                np.vdot(G, mean),
-                np.diag(G) @ self.noise,
-                -np.vdot(G, signal * np.abs(distance)),
-                -np.vdot(G, signal * by_bend),
-            ]
-        )
+        by_position = -2 * (G * signal * np.sign(distance)).sum(axis=1)
+        by_increment = np.cumsum(by_position[::-1])[::-1] * np.diff(position, prepend=0.0)
+        doubt = np.diag(G) * (self.variance @ self.energies[:-1])
+        by_scale = [np.vdot(G, signal - mean) + doubt.sum(), np.vdot(G, mean), np.diag(G) @ self.noise]
+        by_level = 2 * ((G * signal).sum(axis=1) + doubt)
+        between = _between_knots(rounds, len(self.scales.course))
+        return np.concatenate((by_scale, by_increment @ between, by_level @ between))
+
+
+def _between_knots(rounds: int, knots: int) -> NDArray[np.float64]:
+    """(rounds, knots) weights that interpolate values at evenly spaced knots in the middles of the rounds."""
+    place = (np.arange(rounds) + 0.5) / rounds * (knots - 1)
+    return np.asarray(np.maximum(0.0, 1 - np.abs(place[:, None] - np.arange(knots))))

@@ -37,7 +37,7 @@ class Annealing(JointSolver):
     name: Literal["annealing"] = "annealing"
     outliers: PositiveFloat = 2.0
     replicas: PositiveInt = 3
-    cooling: float = Field(default=1.001, gt=1, le=2)
+    cooling: float = Field(default=1.003, gt=1, le=2)
 
     def search(
         self, passing: BeliefPropagation, windows: Windows, *, rng: np.random.Generator, progress: Progress
@@ -50,7 +50,17 @@ class Annealing(JointSolver):
         for step, stream in enumerate(rng.spawn(self.replicas)):
             progress(step, self.replicas)
             columns, model = annealed(evidence, passing.model(start), cooling=self.cooling, rng=stream)
-            states.append(replace(start, scales=model.scales, noise=model.noise, columns=columns))
+            observations = start.observations.levelled(model)
+            states.append(
+                replace(
+                    start,
+                    observations=observations,
+                    scales=model.scales,
+                    relative_energy=model.relative_energy,
+                    noise=model.noise,
+                    columns=columns,
+                )
+            )
             misfits.append(model.misfit())
         progress(self.replicas, self.replicas)
         likeliest = int(np.argmin(misfits))

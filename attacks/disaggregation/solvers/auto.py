@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -9,6 +10,7 @@ from pydantic import NonNegativeFloat
 
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.known_participation import misfits
+from attacks.disaggregation.proof.settling import LIKELY_FROM
 from attacks.disaggregation.proof.verdict import judge, resolved
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.solvers.annealing import MOST_SAMPLING, Annealing, sampling_work
@@ -27,9 +29,10 @@ KNOWN_ZEROS = 0.05
 """Least share of entries that the counts fix at zero; message passing measures its errors on them."""
 BRIEF_PROJECTIONS = 1500
 """Iteration cap when a fallback exists; successful searches nearly always finish earlier."""
-ENOUGH_COMPLETE, ENOUGH_OTHERWISE = 0.5, 0.9
-"""Expected share of right columns under noise from which no other method is tried: with complete and
-informative counts, and otherwise."""
+ENOUGH = 0.9
+"""Expected share of right columns under noise from which no other method is tried."""
+GOOD_ATTEMPT = 0.5
+"""Expected number of right columns, relative to the kept attempt, from which an attempt has a vote on it."""
 REPAIR_ONE_IN = 8
 """A mixed-integer program gets the columns left over if they are at most one in this many clients; with more
 the problem is hard for it too."""
@@ -55,7 +58,7 @@ class Auto(AbstractSolver):
     likely; annealing is left out if it would take too long. If the counts tell little, annealing follows the
     search without counts. Without noise the attempt with more resolved columns wins. Under noise the one
     does under whose columns the sums are likeliest: a search that went wrong can be surer than one that did
-    not. `workers` are those of the projection.
+    not. Columns on which good attempts differ lose confidence. `workers` are those of the projection.
     """
 
     name: Literal["auto"] = "auto"
@@ -73,7 +76,7 @@ class Auto(AbstractSolver):
         if instance.traces is None:
             return self._without_traces(instance, rng=rng, progress=progress)
         by_rows = Sparse().solve(instance, rng=rng, progress=progress)
-        if instance.underdetermined or _expected(by_rows) >= ENOUGH_OTHERWISE * instance.num_columns:
+        if instance.underdetermined or _expected(by_rows) >= ENOUGH * instance.num_columns:
             return by_rows
         otherwise = self._without_traces(instance, rng=rng, progress=progress)
         return max(by_rows, otherwise, key=_expected)
@@ -107,11 +110,10 @@ class Auto(AbstractSolver):
             attempts = [MessagePassing(), *reversed(attempts)]
         elif not affordable:
             attempts.append(MessagePassing())
-        enough = ENOUGH_COMPLETE if instance.windows.complete and informative else ENOUGH_OTHERWISE
         tried: list[Columns] = []
         for attempt in attempts:
             tried.append(attempt.solve(instance, rng=rng, progress=progress))
-            if _expected(tried[-1]) >= enough * instance.num_columns:
+            if _expected(tried[-1]) >= ENOUGH * instance.num_columns:
                 break
         return _likeliest(instance, tried)
 
@@ -149,11 +151,24 @@ def _informative(instance: Instance) -> bool:
 
 
 def _likeliest(instance: Instance, tried: list[Columns]) -> Columns:
-    """The columns under which the sums are likeliest; a client without a column explains nothing."""
+    """The columns under which the sums are likeliest; those on which good attempts differ are less sure.
+
+    A client without a column explains nothing.
+    """
     if len(tried) == 1:
         return tried[0]
     matrices = [np.where(found.participation == UNKNOWN, 0, found.participation) for found in tried]
-    return tried[int(np.argmin(misfits(instance.problem, matrices)))]
+    best = tried[int(np.argmin(misfits(instance.problem, matrices)))]
+    good = [found for found in tried if _expected(found) >= GOOD_ATTEMPT * _expected(best)]
+    same = [(found.participation == best.participation).all(axis=0) for found in good]
+    confidence = best.confidence * np.mean(same, axis=0)
+    doubtful = (best.outcome == Outcome.LIKELY) & (confidence < LIKELY_FROM)
+    return replace(
+        best,
+        confidence=confidence,
+        outcome=np.where(doubtful, Outcome.UNRESOLVED, best.outcome),
+        reason=np.where(doubtful, "no column is likely: attempts found different ones", best.reason),
+    )
 
 
 def _resolved(columns: Columns) -> float:

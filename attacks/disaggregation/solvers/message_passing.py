@@ -17,6 +17,8 @@ ENOUGH_FOUND = 0.9
 """Share of the columns found from which no other attempt is made."""
 
 
+DRIFTING = 0.5
+"""Total drift, in correlation lengths, from which one attempt is not trusted."""
 GOOD_ATTEMPT = 0.5
 """Columns found, relative to the best attempt, from which an attempt has a vote on columns."""
 
@@ -26,9 +28,9 @@ class MessagePassing(JointSolver):
 
     Eigenvalues of the Gram matrix that are `outliers` times as large as a typical large one belong to
     something that all clients share. The values of `outliers` are tried in turn, each with a fixed and with a
-    moving model, the more promising one first, until nearly every column is found; the attempt that finds
-    most is kept. If none finds that many, a column on which good attempts differ loses confidence. Uses no
-    randomness.
+    moving model, the more promising one first. The attempt that finds most is kept, and a column on which
+    good attempts differ loses confidence. One attempt is enough if it finds nearly every column of updates
+    that do not drift. Uses no randomness.
     """
 
     name: Literal["message_passing"] = "message_passing"
@@ -40,10 +42,11 @@ class MessagePassing(JointSolver):
         """The attempt, repaired, with the highest total confidence in the open clients."""
         enough = ENOUGH_FOUND * passing.open_.sum()
         states: list[State] = []
+        found_drifting = False
         for step, times in enumerate(self.outliers):
             progress(step, len(self.outliers))
             started: dict[bool, State] = {}
-            for moving in (False, True):
+            for moving in (True,) if found_drifting else (False, True):
                 started[moving] = passing.run(passing.start(times, moving=moving))
                 if passing.found(started[moving]) >= enough:
                     break
@@ -53,10 +56,13 @@ class MessagePassing(JointSolver):
                 # Exchanges take long to undo, and a model taken as fixed leaves too many if it moves.
                 if moving or passing.found(state) >= enough:
                     state = self.settled(passing, windows, state)
-                if passing.found(state) >= enough:
-                    progress(len(self.outliers), len(self.outliers))
-                    return state
                 states.append(state)
+                if passing.found(state) >= enough:
+                    break
+            # Where updates drift, an attempt may be sure of wrong columns: another one has to agree.
+            found_drifting = passing.found(state) >= enough and state.scales.drift > DRIFTING
+            if passing.found(state) >= enough and not found_drifting:
+                break
         progress(len(self.outliers), len(self.outliers))
         best = max(states, key=passing.found)
         good = [state for state in states if passing.found(state) >= GOOD_ATTEMPT * passing.found(best)]

@@ -40,6 +40,8 @@ KNOT_REACH = 2
 """Distance, in knots, at which a round no longer counts for a knot's covariance."""
 SAMPLES_PER_ENTRY_OF_KNOT = 4
 """The same for a knot of a moving covariance, whose error is averaged over the knots."""
+DISTINCT_ENTRIES = 2000
+"""Entries of a layer that count in full; a larger layer counts in proportion to the root of its entries."""
 RIDGE = 1e-2
 """Added to the eigenvalues, relative to their mean, so that empty directions are not amplified."""
 
@@ -85,20 +87,33 @@ def whitened_gram(
     P (G − 1 μ): the same participation, and updates without their common part. This needs the true sizes;
     without them (None) nothing is subtracted. `layer_shapes` are the shapes of the model's tensors in the
     order of the coordinates, output dimension first. If the covariance is `moving`, it is estimated around
-    each time.
+    each time, and large layers count less than their entries say: many of these say the same, and more of
+    them is noise.
     """
     rounds = len(aggregates)
     sizes = None if cohort_sizes is None else cohort_sizes.astype(np.float32)
-    tiles = _tiles(aggregates, layer_shapes)
-    centred = (tile if sizes is None else _centred(tile, sizes) for tile in tiles)
-    whitened = (_whitened(tile, _knots(tile.shape, moving=moving)) for tile in centred)
-    return gram_of_pieces((tile.reshape(rounds, -1) for tile in whitened), rounds=rounds)
+    whitened = (
+        (_whitened(_centred(tile, sizes), _knots(tile.shape, moving=moving)), entries)
+        for tile, entries in _tiles(aggregates, layer_shapes)
+    )
+    if moving:
+        whitened = ((_weighted(tile, entries), entries) for tile, entries in whitened)
+    return gram_of_pieces((tile.reshape(rounds, -1) for tile, _ in whitened), rounds=rounds)
+
+
+def _weighted(tile: NDArray[np.float32], entries: int) -> NDArray[np.float32]:
+    """A whitened tile of a layer with so many `entries`, scaled to the energy that the layer should have."""
+    share = tile[0].size / entries
+    weight = share * min(entries, math.sqrt(entries * DISTINCT_ENTRIES))
+    energy = float(np.vdot(tile, tile)) / len(tile)
+    return tile * np.float32(math.sqrt(weight / energy) if energy else 1.0)
 
 
 def _tiles(
     aggregates: NDArray[Any], layer_shapes: Sequence[tuple[int, ...]]
-) -> Iterator[NDArray[np.float32]]:
-    """(rounds, rows, columns) pieces of the layers, each layer as a matrix with one row per output."""
+) -> Iterator[tuple[NDArray[np.float32], int]]:
+    """(rounds, rows, columns) pieces of the layers, each layer as a matrix with one row per output, and the
+    number of entries of the layer."""
     rounds, start = len(aggregates), 0
     for shape in layer_shapes:
         rows = shape[0] if shape else 1
@@ -108,10 +123,13 @@ def _tiles(
         layer = aggregates[:, start : start + rows * columns].reshape(rounds, rows, columns)
         start += rows * columns
         for top, left in itertools.product(range(0, rows, height), range(0, columns, width)):
-            yield in_memory(layer[:, top : top + height, left : left + width], aggregates, np.float32)
+            piece = layer[:, top : top + height, left : left + width]
+            yield in_memory(piece, aggregates, np.float32), rows * columns
 
 
-def _centred(tile: NDArray[np.float32], sizes: NDArray[np.float32]) -> NDArray[np.float32]:
+def _centred(tile: NDArray[np.float32], sizes: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    if sizes is None:
+        return tile
     mean = np.tensordot(sizes / max(float(sizes @ sizes), 1.0), tile, axes=1)
     return np.asarray(tile - sizes[:, None, None] * mean, dtype=np.float32)
 

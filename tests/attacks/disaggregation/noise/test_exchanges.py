@@ -35,6 +35,7 @@ def planted(seed, *, drift=3.0):
         relative_energy=rng.uniform(0.8, 1.2, CLIENTS),
         noise=np.full(ROUNDS, 0.1),
         shared=np.zeros((ROUNDS, 1)),
+        level=np.ones(ROUNDS),
     )
     return P, model
 

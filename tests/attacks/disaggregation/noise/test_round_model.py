@@ -20,24 +20,58 @@ def model_of(truth, *, start, seed=3, rounds=40, clients=8, dim=2000):
         np.ones(clients),
         np.full(rounds, 0.5),
         np.zeros((rounds, 0)),
+        np.ones(rounds),
     )
     A = np.linalg.cholesky(given.covariance()) @ rng.standard_normal((rounds, dim))
     return replace(given, gram=A @ A.T / dim, scales=start, noise=np.full(rounds, 1.0))
 
 
 def test_refinement_finds_the_true_scales():
-    truth = Scales(client=0.3, mean=0.02, drift=2.0, bend=0.8)
+    truth = Scales(client=0.3, mean=0.02, drift=2.0, course=(-0.4, 0.4))
     model = model_of(truth, start=Scales(client=0.5, mean=0.05, drift=1.0))
     for _ in range(4):
         model = model.refined(steps=10)
-    assert model.scales.client == pytest.approx(truth.client, rel=0.1)
-    assert model.scales.drift == pytest.approx(truth.drift, rel=0.2)
-    assert model.scales.bend == pytest.approx(truth.bend, abs=0.4)
-    assert model.noise.mean() == pytest.approx(0.5, rel=0.1)
+    loudness = np.exp(2 * np.log(model.level).mean())
+    assert model.scales.client * loudness == pytest.approx(truth.client, rel=0.1)
+    assert model.noise.mean() * loudness == pytest.approx(0.5, rel=0.1)
+    found, true = (scales.position(40) for scales in (model.scales, truth))
+    assert np.abs(found - true).max() < 0.3
 
 
 def test_a_fixed_model_stays_fixed():
     truth = Scales(client=0.3, mean=0.02)
     model = model_of(truth, start=Scales(client=0.5, mean=0.05)).refined(steps=10)
-    assert (model.scales.drift, model.scales.bend) == (0, 0)
-    assert model.scales.client == pytest.approx(truth.client, rel=0.1)
+    assert (model.scales.drift, model.scales.course) == (0, (0, 0))
+    loudness = np.exp(2 * np.log(model.level).mean())
+    assert model.scales.client * loudness == pytest.approx(truth.client, rel=0.1)
+
+
+def test_refinement_follows_updates_that_rest_turn_and_rest_again():
+    """A speed that only rises or falls would miss the turn in the middle."""
+    truth = Scales(client=0.6, mean=0.02, drift=3.0, course=(-3.0, -3.0, 1.5, -3.0, -3.0))
+    model = model_of(truth, start=Scales(client=0.5, mean=0.05, drift=1.0), rounds=80)
+    tilted = model
+    for _ in range(8):
+        model, tilted = model.refined(steps=10), tilted.fitted()
+    found, true = (scales.position(80) for scales in (model.scales, truth))
+    assert np.abs(found - true).max() < 0.25 * true[-1]
+    assert model.misfit() < tilted.misfit() - 0.1
+
+
+def test_refinement_finds_rounds_in_which_updates_are_louder():
+    model = model_of(Scales(client=0.3, mean=0.02), start=Scales(client=0.3, mean=0.02, drift=0.5))
+    loud = np.linspace(1, 3, 40)
+    louder = replace(model, gram=model.gram * np.outer(loud, loud), noise=0.5 * loud**2)
+    found = louder.refined(steps=30)
+    np.testing.assert_allclose(found.level / found.level[0], loud / loud[0], rtol=0.25)
+    assert found.misfit() < louder.misfit()
+
+
+def test_dividing_rounds_by_a_level_leaves_the_likelihood():
+    model = model_of(Scales(client=0.3, mean=0.02, drift=1.0), start=Scales(client=0.3, mean=0.02, drift=1.0))
+    level = np.linspace(0.5, 2, 40)
+    quiet = replace(model, gram=np.outer(level, level) * model.gram, shared=np.zeros((40, 0)))
+    assert quiet.levelled(level).gram == pytest.approx(model.gram)
+    assert quiet.levelled(level).misfit() == pytest.approx(
+        replace(model, noise=quiet.noise / level**2).misfit() + 2 * np.log(level).sum()
+    )

@@ -37,3 +37,14 @@ def test_the_surest_attempt_loses_if_another_one_explains_the_sums_better(monkey
     recovery = disaggregate(problem, "auto", rng=np.random.default_rng(0))
     assert recovery.solver == right().name
     np.testing.assert_array_equal(recovery.participation, P)
+
+
+def test_columns_on_which_good_attempts_differ_are_not_likely(monkeypatch, problem):
+    problem, P = problem
+    half = np.arange(P.shape[1]) < P.shape[1] // 2
+    other = np.where(half, P, np.random.default_rng(0).permutation(P, axis=0))
+    for solver, columns in ((MessagePassing, other), (Annealing, P), (Blind, other)):
+        attempt(monkeypatch, solver, columns, confidence=0.8, likely=P.shape[1])
+    recovery = disaggregate(problem, "auto", rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(recovery.outcome == Outcome.LIKELY, half)
+    np.testing.assert_allclose(recovery.confidence, np.where(half, 0.8, 0.8 / 3))

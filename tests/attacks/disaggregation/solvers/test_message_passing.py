@@ -58,15 +58,16 @@ def test_window_posterior_sums_over_all_columns(name):
         assert np.exp(log_chance[client]) == pytest.approx(chance.max())
 
 
-@pytest.mark.parametrize("scales", [Scales(0.5, 0.1), Scales(0.5, 0.1, drift=1.5, bend=1.0)])
+@pytest.mark.parametrize("scales", [Scales(0.5, 0.1), Scales(0.5, 0.1, drift=1.5, course=(-0.5, 0.5))])
 def test_leave_one_out_is_a_prediction_from_the_other_rounds(scales):
     rng = np.random.default_rng(1)
     A = rng.standard_normal((9, 30))
     X = np.column_stack((rng.random((9, 4)), rng.integers(1, 4, (9, 1)).astype(float)))
     shared = rng.standard_normal((9, 2))
     model = RoundModel(
-        A @ A.T, X, 0.1 * rng.random((9, 4)), scales, rng.uniform(0.5, 2, 4), rng.uniform(0.2, 1, 9), shared
-    )
+        A @ A.T, X, 0.1 * rng.random((9, 4)), scales, rng.uniform(0.5, 2, 4), rng.uniform(0.2, 1, 9), shared,
+        np.ones(9),
+    )  # fmt: skip
     others = LeaveOneOut(model)
     with_round, among = others.products(slice(3, 6))
     kernel = scales.kernel(9)
@@ -90,7 +91,9 @@ def test_fitting_never_makes_the_sums_less_likely():
     A = rng.standard_normal((12, 40))
     X = np.concatenate((rng.random((12, 3)), np.ones((12, 1))), axis=1)
     doubt, shared = 0.05 * rng.random((12, 3)), np.zeros((12, 0))
-    model = RoundModel(A @ A.T / 40, X, doubt, Scales(5.0, 5.0), np.ones(3), np.full(12, 0.1), shared)
+    model = RoundModel(
+        A @ A.T / 40, X, doubt, Scales(5.0, 5.0), np.ones(3), np.full(12, 0.1), shared, np.ones(12)
+    )
     assert model.fitted().misfit() < model.misfit()
     for _ in range(3):
         ratio = LeaveOneOut(model).energy_ratio()
@@ -104,7 +107,8 @@ def test_what_clients_share_is_known_in_every_direction_but_its_own():
     rng = np.random.default_rng(13)
     A, X = rng.standard_normal((8, 30)), np.concatenate((rng.random((8, 2)), np.ones((8, 1))), axis=1)
     course = rng.uniform(1, 2, (8, 1))
-    model = RoundModel(A @ A.T, X, np.zeros((8, 2)), Scales(1, 0.1), np.ones(2), np.ones(8), 1e3 * course)
+    one = np.ones(8)
+    model = RoundModel(A @ A.T, X, np.zeros((8, 2)), Scales(1, 0.1), np.ones(2), one, 1e3 * course, one)
     moved = A + course @ rng.standard_normal((1, 30))
     again = replace(model, gram=moved @ moved.T)
     np.testing.assert_allclose(LeaveOneOut(again).energy, LeaveOneOut(model).energy, atol=1e-4)
@@ -188,6 +192,22 @@ def test_recovers_columns_under_noise_and_drift(drift, noise_sd):
     assert right(recovery.participation, P).all()
     assert (recovery.outcome == Outcome.LIKELY).all()
     assert (recovery.confidence > 0.9).all()
+
+
+@pytest.mark.parametrize(("drift", "attempts"), [(0.0, 1), (1.5, 2)])
+def test_one_attempt_is_not_enough_where_updates_drift(monkeypatch, drift, attempts):
+    """A second one has to agree: with drift, columns may be wrong though everything looks consistent."""
+    tried, start = set(), BeliefPropagation.start
+
+    def recorded(self, times, *, moving=False):
+        tried.add(times)
+        return start(self, times, moving=moving)
+
+    monkeypatch.setattr(BeliefPropagation, "start", recorded)
+    problem, P = drifting(1, drift=drift, noise_sd=0.2)
+    recovery = disaggregate(problem, "message_passing", rng=np.random.default_rng(0))
+    assert right(recovery.participation, P).all()
+    assert len(tried) == attempts
 
 
 def test_who_is_left_is_expected_where_cohorts_are_not_complete():

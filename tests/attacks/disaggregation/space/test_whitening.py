@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attacks.disaggregation.space.whitening import KNOT_REACH, Knots, whitened_gram
+from attacks.disaggregation.space.whitening import DISTINCT_ENTRIES, KNOT_REACH, Knots, whitened_gram
 
 
 def test_whitening_undoes_the_scales_of_a_layers_rows_and_columns():
@@ -54,3 +54,18 @@ def test_knots_share_out_every_round(rounds, spacing):
 
 def test_too_few_rounds_have_one_covariance():
     assert Knots.spaced(31, 8).share.shape == (31, 1)
+
+
+def test_large_layers_count_in_proportion_to_the_root_of_their_entries():
+    rng = np.random.default_rng(8)
+    small, large = (
+        rng.standard_normal((64, entries)) for entries in (DISTINCT_ENTRIES, 9 * DISTINCT_ENTRIES)
+    )
+    energies = [
+        np.trace(whitened_gram(layer, None, [(layer.shape[1],)], moving=True)) for layer in (small, large)
+    ]
+    assert energies[1] == pytest.approx(3 * energies[0], rel=1e-3)
+    both = whitened_gram(
+        np.hstack((small, large)), None, [(DISTINCT_ENTRIES,), (9 * DISTINCT_ENTRIES,)], moving=True
+    )
+    assert np.trace(both) == pytest.approx(sum(energies), rel=1e-3)

@@ -19,10 +19,11 @@ def model(drift):
         gram=sums @ sums.T / 60,
         design=np.column_stack((P, P.sum(axis=1))),
         variance=np.zeros((ROUNDS, CLIENTS)),
-        scales=Scales(client=0.8, mean=0.1, drift=drift, bend=0.5 * (drift > 0)),
+        scales=Scales(client=0.8, mean=0.1, drift=drift, course=(-0.2, 0.3)),
         relative_energy=rng.uniform(0.5, 2, CLIENTS),
         noise=rng.uniform(0.5, 2, ROUNDS),
         shared=rng.standard_normal((ROUNDS, 2)),
+        level=np.ones(ROUNDS),
     )
 
 
