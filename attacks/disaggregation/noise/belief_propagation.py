@@ -269,7 +269,7 @@ class BeliefPropagation:
         if FIRST_FIT <= state.iteration < 2 * NOISE_COOLING:
             model = model.fitted()
         elif state.iteration % FITS_ONE_IN == 0:
-            model = model.refined(steps=STEPS_PER_FIT) if model.scales.drift else model.fitted()
+            model = model.likelier(steps=STEPS_PER_FIT)
             observations = observations.levelled(model)
         others = LeaveOneOut(model)
         if state.iteration >= FIRST_FIT:

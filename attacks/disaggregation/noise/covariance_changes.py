@@ -42,8 +42,11 @@ def log_likelihood(
 
 
 @_compiled
-def add(W: NDArray[np.float64], H: NDArray[np.float64], f: Any, g: Any) -> None:
-    """Bring W = Ω⁻¹ and H = WKW up to date after f gᵀ + g fᵀ, with f and g (rounds,), was added to Ω."""
+def add(W: NDArray[np.float64], H: NDArray[np.float64], f: Any, g: Any) -> Any:
+    """Bring W = Ω⁻¹ and H = WKW up to date after f gᵀ + g fᵀ, with f and g (rounds,), was added to Ω.
+
+    Returns the inner products a, b, c, aa, ab, bb of `log_likelihood`, as they were before.
+    """
     R = len(W)
     Wf, Wg, Hf, Hg = np.zeros(R), np.zeros(R), np.zeros(R), np.zeros(R)
     for i in range(R):
@@ -72,89 +75,56 @@ def add(W: NDArray[np.float64], H: NDArray[np.float64], f: Any, g: Any) -> None:
         for j in range(R):
             W[i, j] -= zf[i] * Wf[j] + zg[i] * Wg[j]
             H[i, j] -= zf[i] * tf[j] + zg[i] * tg[j] + tf[i] * zf[j] + tg[i] * zg[j]
-
-
-@_compiled
-def change(
-    column: NDArray[np.uint8], at: Any, n: int, x: int, position: Any, energy: float, f: Any, g: Any
-) -> None:
-    """Write f and g (n,) so that Ω changes by f gᵀ + g fᵀ when the entry `x` of a `column` turns around.
-
-    `at` (n,) are the rounds of these places; the client takes part in no others.
-    """
-    sign = -1.0 if column[x] == 1 else 1.0
-    for y in range(n):
-        near = np.exp(-abs(position[at[x]] - position[at[y]]))
-        f[y], g[y] = 0.0, sign * energy * near if column[y] == 1 else 0.0
-    f[x], g[x] = 1.0, 0.5 * sign * energy
-
-
-@_compiled
-def exchange_gain(
-    P: NDArray[np.uint8],
-    W: NDArray[np.float64],
-    H: NDArray[np.float64],
-    position: NDArray[np.float64],
-    energies: NDArray[np.float64],
-    one: int,
-    two: int,
-    rounds: NDArray[np.int64],
-    coordinates: float,
-) -> float:
-    """Change of the log-likelihood if two clients with their own energies exchange these `rounds`.
-
-    Only the rounds of the two clients matter, so the steps are taken in that block of W and H.
-    """
-    R, n = P.shape[1], 0
-    at, columns = np.empty(R, np.int64), np.empty((2, R), np.uint8)
-    where = np.empty(R, np.int64)
-    for r in range(R):
-        if P[one, r] == 1 or P[two, r] == 1:
-            at[n], columns[0, n], columns[1, n], where[r] = r, P[one, r], P[two, r], n
-            n += 1
-    w, h, f, g = np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty(n)
-    for i in range(n):
-        for j in range(n):
-            w[i, j], h[i, j] = W[at[i], at[j]], H[at[i], at[j]]
-    gain = 0.0
-    for r in rounds:
-        x = where[r]
-        for c in range(2):
-            change(columns[c], at, n, x, position, energies[one if c == 0 else two], f, g)
-            b, cc, ab, bb = 0.0, 0.0, 0.0, 0.0
-            for i in range(n):
-                if g[i] != 0:
-                    b += g[i] * w[x, i]
-                    ab += g[i] * h[x, i]
-                    ww, hh = 0.0, 0.0
-                    for j in range(n):
-                        ww += g[j] * w[i, j]
-                        hh += g[j] * h[i, j]
-                    cc += g[i] * ww
-                    bb += g[i] * hh
-            gain += log_likelihood(coordinates, w[x, x], b, cc, h[x, x], ab, bb)
-            add(w, h, f, g)
-            columns[c, x] = 1 - columns[c, x]
-    return gain
+    return a, b, c, aa, ab, bb
 
 
 @_compiled
 def exchange(
-    P: NDArray[np.uint8],
+    first: NDArray[np.uint8],
+    second: NDArray[np.uint8],
     W: NDArray[np.float64],
     H: NDArray[np.float64],
     position: NDArray[np.float64],
-    energies: NDArray[np.float64],
-    one: int,
-    two: int,
-    rounds: NDArray[np.int64],
-) -> None:
-    """Let two clients exchange these `rounds`; P, W and H stay up to date."""
-    R = P.shape[1]
-    every, f, g = np.arange(R), np.empty(R), np.empty(R)
-    for r in rounds:
+    energies: Any,
+    places: NDArray[np.int64],
+    coordinates: float,
+) -> float:
+    """Let two columns (n,) with their own `energies` exchange these `places`, entry by entry.
+
+    Columns, W and H stay up to date. Returns the change of the log-likelihood.
+    """
+    f, g, gain = np.empty(len(W)), np.empty(len(W)), 0.0
+    for x in places:
         for c in range(2):
-            k = one if c == 0 else two
-            change(P[k], every, R, r, position, energies[k], f, g)
-            add(W, H, f, g)
-            P[k, r] = 1 - P[k, r]
+            column = first if c == 0 else second
+            sign = -1.0 if column[x] == 1 else 1.0
+            f[:] = 0.0
+            for y in range(len(W)):
+                near = np.exp(-abs(position[x] - position[y]))
+                g[y] = sign * energies[c] * near if column[y] == 1 else 0.0
+            f[x], g[x] = 1.0, 0.5 * sign * energies[c]
+            a, b, cc, aa, ab, bb = add(W, H, f, g)
+            gain += log_likelihood(coordinates, a, b, cc, aa, ab, bb)
+            column[x] = 1 - column[x]
+    return gain
+
+
+@_compiled
+def exchange_gain(
+    first: NDArray[np.uint8],
+    second: NDArray[np.uint8],
+    W: NDArray[np.float64],
+    H: NDArray[np.float64],
+    position: NDArray[np.float64],
+    energies: Any,
+    rounds: NDArray[np.int64],
+    coordinates: float,
+) -> float:
+    """What `exchange` would return; nothing changes. Only the rounds of the two clients matter."""
+    at = np.flatnonzero(first | second)
+    w, h = np.empty((len(at), len(at))), np.empty((len(at), len(at)))
+    for i in range(len(at)):
+        for j in range(len(at)):
+            w[i, j], h[i, j] = W[at[i], at[j]], H[at[i], at[j]]
+    places = np.searchsorted(at, rounds)
+    return exchange(first[at], second[at], w, h, position[at], energies, places, coordinates)

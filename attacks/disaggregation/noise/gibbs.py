@@ -192,20 +192,18 @@ def swap_tails(
             best = max(best, score[j])
         total = np.exp(-best)
         for j in range(m - 1):
-            total += np.exp(score[j] - best)
+            score[j] = np.exp(score[j] - best)
+            total += score[j]
         draw, chosen = uniform[q, 0] * total, m - 1
         for j in range(m - 1):
-            draw -= np.exp(score[j] - best)
+            draw -= score[j]
             if draw < 0:
                 chosen = j
                 break
-        apart = energies[one] != energies[two]
-        if chosen < m - 1 and apart:
-            rounds = at[chosen + 1 : m]
-            gain = by_counts[chosen] + exchange_gain(
-                P, W, H, position, energies, one, two, rounds, coordinates
-            )
-            if np.log(uniform[q, 1]) >= gain - score[chosen]:
+        own, rounds = (energies[one], energies[two]), at[chosen + 1 : m]
+        if chosen < m - 1 and own[0] != own[1]:
+            gain = exchange_gain(P[one], P[two], W, H, position, own, rounds, coordinates)
+            if np.log(uniform[q, 1] * score[chosen]) + best >= by_counts[chosen] + gain:
                 chosen = m - 1
         for j in range(1, chosen + 1):
             tally[one, window[one, at[j]]] += sign[j]
@@ -213,8 +211,8 @@ def swap_tails(
         if chosen == m - 1:
             continue
         exchanges += 1
-        if apart:
-            exchange(P, W, H, position, energies, one, two, at[chosen + 1 : m])
+        if own[0] != own[1]:
+            exchange(P[one], P[two], W, H, position, own, rounds, coordinates)
             continue
         f[:], g[:] = 0.0, 0.0
         # Both factors are taken relative to the cut, so that they stay near 1.

@@ -155,10 +155,11 @@ def swap_stretches(
                 s += 1
         total = np.exp(-best)
         for x in range(s):
-            total += np.exp(score[x] - best)
+            score[x] = np.exp(score[x] - best)
+            total += score[x]
         draw, chosen = uniform[q, 0] * total, 0
-        while chosen < s and draw >= np.exp(score[chosen] - best):
-            draw -= np.exp(score[chosen] - best)
+        while chosen < s and draw >= score[chosen]:
+            draw -= score[chosen]
             chosen += 1
         if chosen == s:
             continue
@@ -167,17 +168,17 @@ def swap_stretches(
             x -= m - i
             i += 1
         j = i + 1 + x
-        apart = energies[one] != energies[two]
-        if apart:
-            gain = exchange_gain(P, W, H, position, energies, one, two, at[i:j], coordinates)
-            if np.log(uniform[q, 1]) >= by_counts[chosen] + gain - score[chosen]:
+        own = energies[one], energies[two]
+        if own[0] != own[1]:
+            gain = exchange_gain(P[one], P[two], W, H, position, own, at[i:j], coordinates)
+            if np.log(uniform[q, 1] * score[chosen]) + best >= by_counts[chosen] + gain:
                 continue
         exchanges += 1
         for y in range(i, j):
             tally[one, window[one, at[y]]] -= sign[y]
             tally[two, window[two, at[y]]] += sign[y]
-        if apart:
-            exchange(P, W, H, position, energies, one, two, at[i:j])
+        if own[0] != own[1]:
+            exchange(P[one], P[two], W, H, position, own, at[i:j], coordinates)
             continue
         for part in range(2):
             # First the products of the stretch with all before it, then those with all after it.

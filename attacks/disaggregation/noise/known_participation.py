@@ -35,7 +35,7 @@ def fitted(model: RoundModel, energy: NDArray[np.float64]) -> RoundModel:
     """
     misfit, loudest = model.misfit(), energy * model.level**2
     for _ in range(PASSES):
-        model = model.refined(steps=STEPS_PER_PASS) if model.scales.drift else model.fitted()
+        model = model.likelier(steps=STEPS_PER_PASS)
         bound = loudest / model.level**2
         others = LeaveOneOut(model)
         relative = np.clip(model.relative_energy * np.sqrt(others.energy_ratio()), LEAST_ENERGY, MOST_ENERGY)

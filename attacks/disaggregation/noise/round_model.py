@@ -235,6 +235,10 @@ class RoundModel:
         )
         return model(found.x)
 
+    def likelier(self, *, steps: int) -> RoundModel:
+        """The model after one fit: in detail where updates drift."""
+        return self.refined(steps=steps) if self.scales.drift else self.fitted()
+
     def _gradient(self) -> NDArray[np.float64]:
         """(3 + 2 knots,) derivatives of the misfit by the logarithms of client, mean and noise, by the
         course, and by the logarithms of the levels at its knots."""

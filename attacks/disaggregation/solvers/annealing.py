@@ -70,7 +70,8 @@ class Annealing(JointSolver):
             passing.repaired(passing.restarted(state, state.columns), most=self.repairs) for state in states
         ]
         best = states[likeliest] = self.settled(passing, windows, states[likeliest])
-        return replace(best, confidence=best.confidence * agreement(best, states))
+        votes = agreement(best.columns, [state.columns for state in states])
+        return replace(best, confidence=best.confidence * votes)
 
 
 def _names_are_clear(windows: Windows, columns: NDArray[np.uint8]) -> bool:

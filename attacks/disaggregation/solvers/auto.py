@@ -16,6 +16,7 @@ from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.solvers.annealing import MOST_SAMPLING, Annealing, sampling_work
 from attacks.disaggregation.solvers.blind import QUICK_REFLECTIONS, Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
+from attacks.disaggregation.solvers.joint import GOOD_ATTEMPT, agreement
 from attacks.disaggregation.solvers.message_passing import MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
 from attacks.disaggregation.solvers.solver import AbstractSolver
@@ -31,8 +32,6 @@ BRIEF_PROJECTIONS = 1500
 """Iteration cap when a fallback exists; successful searches nearly always finish earlier."""
 ENOUGH = 0.9
 """Expected share of right columns under noise from which no other method is tried."""
-GOOD_ATTEMPT = 0.5
-"""Expected number of right columns, relative to the kept attempt, from which an attempt has a vote on it."""
 REPAIR_ONE_IN = 8
 """A mixed-integer program gets the columns left over if they are at most one in this many clients; with more
 the problem is hard for it too."""
@@ -160,8 +159,7 @@ def _likeliest(instance: Instance, tried: list[Columns]) -> Columns:
     matrices = [np.where(found.participation == UNKNOWN, 0, found.participation) for found in tried]
     best = tried[int(np.argmin(misfits(instance.problem, matrices)))]
     good = [found for found in tried if _expected(found) >= GOOD_ATTEMPT * _expected(best)]
-    same = [(found.participation == best.participation).all(axis=0) for found in good]
-    confidence = best.confidence * np.mean(same, axis=0)
+    confidence = best.confidence * agreement(best.participation.T, [found.participation.T for found in good])
     doubtful = (best.outcome == Outcome.LIKELY) & (confidence < LIKELY_FROM)
     return replace(
         best,

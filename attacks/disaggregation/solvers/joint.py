@@ -27,6 +27,8 @@ EXCHANGES = 4
 MOST_UNRESOLVED = 0.5
 """Share of unresolved clients above which the confidence in the others is called doubtful."""
 FEW = "few columns are likely: do not rely on its confidence"
+GOOD_ATTEMPT = 0.5
+"""Expected number of right columns, relative to the kept attempt, from which an attempt has a vote on it."""
 LEAST_FOUND = 0.1
 """Expected share of right columns from which exchanges are looked for."""
 
@@ -91,10 +93,9 @@ class JointSolver(AbstractSolver):
         """The beliefs to keep."""
 
 
-def agreement(best: State, states: Sequence[State]) -> NDArray[np.float64]:
-    """(n,) share of the states that give a client the column of the best one."""
-    same = [(state.columns == best.columns).all(axis=1) for state in states]
-    return np.asarray(np.mean(same, axis=0))
+def agreement(best: NDArray[np.uint8], others: Sequence[NDArray[np.uint8]]) -> NDArray[np.float64]:
+    """(n,) share of the `others`, each (n, rounds), that give a client the column of the best one."""
+    return np.asarray(np.mean([(columns == best).all(axis=1) for columns in others], axis=0))
 
 
 def _with_doubts(columns: Columns) -> Columns:

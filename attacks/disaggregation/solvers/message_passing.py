@@ -10,17 +10,13 @@ from pydantic import Field
 
 from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.noise.belief_propagation import BeliefPropagation, State
-from attacks.disaggregation.solvers.joint import JointSolver, agreement
+from attacks.disaggregation.solvers.joint import GOOD_ATTEMPT, JointSolver, agreement
 from fedsim.core.progress import Progress
 
 ENOUGH_FOUND = 0.9
 """Share of the columns found from which no other attempt is made."""
-
-
 DRIFTING = 0.5
 """Total drift, in correlation lengths, from which one attempt is not trusted."""
-GOOD_ATTEMPT = 0.5
-"""Columns found, relative to the best attempt, from which an attempt has a vote on columns."""
 
 
 class MessagePassing(JointSolver):
@@ -66,4 +62,5 @@ class MessagePassing(JointSolver):
         progress(len(self.outliers), len(self.outliers))
         best = max(states, key=passing.found)
         good = [state for state in states if passing.found(state) >= GOOD_ATTEMPT * passing.found(best)]
-        return replace(best, confidence=best.confidence * agreement(best, good))
+        votes = agreement(best.columns, [state.columns for state in good])
+        return replace(best, confidence=best.confidence * votes)

@@ -147,8 +147,9 @@ def test_the_gain_of_an_exchange_is_that_of_a_direct_computation():
     rounds = np.flatnonzero(case.P[0] != case.P[2])[1:]
     other = case.P.copy()
     other[:, rounds] = case.P[[2, 1, 0]][:, rounds]
+    own = case.energies[0], case.energies[2]
     gain = exchange_gain(
-        case.P, W, H, case.model.scales.position(ROUNDS), case.energies, 0, 2, rounds, COORDINATES
+        case.P[0], case.P[2], W, H, case.model.scales.position(ROUNDS), own, rounds, COORDINATES
     )
     misfits = [case.model.given(P.T.astype(float), case.sizes).misfit() for P in (other, case.P)]
     assert gain == pytest.approx(-0.5 * COORDINATES * (misfits[0] - misfits[1]), abs=1e-9)
