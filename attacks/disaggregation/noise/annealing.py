@@ -218,7 +218,7 @@ class _Chain:
         kernel = self.model.scales.kernel(rounds)
         self._kernel = np.ones((rounds, rounds)) if kernel is None else kernel
         model = self._given()
-        self._energies = model.energies[:-1].copy()
+        self._energies = model.energies[: model.clients].copy()
         self._W = np.ascontiguousarray(model.inverse())
         self._H = np.ascontiguousarray(self._W @ model.gram @ self._W)
         self._missing = self._sizes - self.P.sum(axis=0, dtype=np.float64)

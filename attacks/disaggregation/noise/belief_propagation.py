@@ -28,6 +28,7 @@ from attacks.disaggregation.noise.leave_one_out import LeaveOneOut
 from attacks.disaggregation.noise.round_model import RoundModel, Scales
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.space.gram_corrections import level_rounds, outliers
+from attacks.disaggregation.space.traits import trait_profiles
 from attacks.disaggregation.space.whitening import whitened_gram
 
 BLOCK_ENTRIES = 1 << 25
@@ -40,6 +41,8 @@ ROUNDS_PER_PLACE = 10
 """Rounds for each direction in which the clients' common mean may turn with the model."""
 FIRST_NOISE, FIRST_SIGNAL = 0.7, 0.3
 """Shares of noise and signal in a round's energy at the start."""
+FIRST_TRAITS = 0.1
+"""Energy of a trait at the start, relative to that of a client's update."""
 FIRST_DIMENSION = 1000.0
 """Independent coordinates of an update assumed at the start, if it has that many."""
 LEAST_ROUND_NOISE = 1e-3
@@ -78,20 +81,21 @@ ITERATIONS_WITHOUT_GAIN = 10
 class Observations:
     """The aggregates in one attempt: `gram` (R, R), the `shared` profiles (R, q) in it, and `energy` (R,).
 
-    The energy of a round excludes the shared part. At the start its sum is the number of rounds; since then
-    the rounds may have been divided by a `level` (R,).
+    `traits` (R, q) are how much of each trait of the data the rounds hold, if the attempt asks. The energy of
+    a round excludes the shared part. At the start its sum is the number of rounds; since then the rounds may
+    have been divided by a `level` (R,).
     """
 
     gram: NDArray[np.float64]
     shared: NDArray[np.float64]
     energy: NDArray[np.float64]
+    traits: NDArray[np.float64]
     level: NDArray[np.float64]
 
     def levelled(self, model: RoundModel) -> Observations:
         """The same, at the levels of a refined model."""
-        return Observations(
-            model.gram, model.shared, self.energy * (self.level / model.level) ** 2, model.level
-        )
+        energy = self.energy * (self.level / model.level) ** 2
+        return Observations(model.gram, model.shared, energy, self.traits, model.level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +160,12 @@ class BeliefPropagation:
         return State(
             observations=observations,
             expected=self.prior,
-            scales=Scales(client=energy, mean=energy, drift=MOVING_DRIFT if moving else 0.0),
+            scales=Scales(
+                client=energy,
+                mean=energy,
+                traits=FIRST_TRAITS * energy if observations.traits.size else 0.0,
+                drift=MOVING_DRIFT if moving else 0.0,
+            ),
             relative_energy=np.ones(self.clients),
             noise=FIRST_NOISE * observations.energy,
             dimension=min(FIRST_DIMENSION, self.entries),
@@ -184,7 +193,14 @@ class BeliefPropagation:
             mean = MEAN_AMPLITUDE * (level * self.cohort_sizes)[:, None] * self._course
             shared = np.concatenate((shared, mean), axis=1)
         # An empty round gets a little energy, so that its noise is not zero.
-        return Observations(gram, shared, np.maximum(energy, 1e-6 * energy.mean()), np.ones(self.rounds))
+        energy = np.maximum(energy, 1e-6 * energy.mean())
+        return Observations(gram, shared, energy, self._traits(moving=moving), np.ones(self.rounds))
+
+    def _traits(self, *, moving: bool) -> NDArray[np.float64]:
+        problem = self._problem
+        if not moving or problem.layer_shapes is None:
+            return np.zeros((self.rounds, 0))
+        return trait_profiles(problem.aggregates, self.cohort_sizes, problem.layer_shapes)
 
     def left_over(self, expected: NDArray[np.float64], clients: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(R, k) the expected participation of some `clients` (n,) if all others are as `expected` (R, n).
@@ -250,7 +266,7 @@ class BeliefPropagation:
         prior = np.maximum(state.expected * (1 - state.expected), LEAST_VARIANCE)
         prior = np.where(self.known_zero, 0.0, prior)
         sizes = state.expected.sum(axis=1) if self.cohort_sizes is None else self.cohort_sizes
-        design = np.concatenate((state.expected, sizes[:, None]), axis=1)
+        design = np.concatenate((state.expected, sizes[:, None], observations.traits), axis=1)
         return RoundModel(
             observations.gram,
             design,
@@ -304,7 +320,7 @@ class BeliefPropagation:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(R, n) estimates of P from each round and the updates of the other rounds, and their variances."""
         n = self.clients
-        expected, prior = model.design[:, :n], model.variance
+        expected, prior = model.participation, model.variance
         estimate, variance = np.empty_like(prior), np.empty_like(prior)
         height = BLOCK_ENTRIES // n
         if model.scales.drift:

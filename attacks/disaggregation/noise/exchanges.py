@@ -53,7 +53,7 @@ class Exchanges:
     """
 
     def __init__(self, model: RoundModel, windows: Windows, coordinates: float) -> None:
-        self._P = np.ascontiguousarray(model.design[:, :-1].T, dtype=np.uint8)
+        self._P = np.ascontiguousarray(model.participation.T, dtype=np.uint8)
         kernel = model.scales.kernel(len(model.gram))
         self._kernel = np.ones_like(model.gram) if kernel is None else kernel
         inverse = model.inverse()
@@ -105,7 +105,7 @@ def undone(
 
     `model.design` holds the columns at the start, as they are: zeros and ones.
     """
-    P = model.design[:, :-1].copy()
+    P = model.participation.copy()
     model = replace(model, relative_energy=np.clip(model.relative_energy, LEAST_ENERGY, MOST_ENERGY))
     n = P.shape[1]
     pairs = np.stack(np.triu_indices(n, 1), axis=1).astype(np.int64)

@@ -20,11 +20,11 @@ from attacks.disaggregation.problem import DisaggregationProblem
 
 OUTLIERS = 2.0
 """Eigenvalues this many times as large as a typical one belong to what all clients share."""
-PASSES = 25
-"""Most passes of the fit; it usually ends after a dozen."""
+PASSES = 60
+"""Most passes of the fit; it usually ends after two or three dozen."""
 STEPS_PER_PASS = 4
 """Steps of the fit of scales, noise and levels in one pass, where updates drift."""
-LEAST_PROGRESS = 0.05
+LEAST_PROGRESS = 0.005
 """Decrease of the misfit in one pass below which the fit ends."""
 
 

@@ -4,8 +4,10 @@ Every coordinate of A is, over the rounds, a sample of one process with covarian
 
     Ω = κ ∘ (X S Xᵀ) + F Fᵀ + N.
 
-- X (rounds × clients + 1) holds the expected participation of each client and, in the last column, the
-  cohort sizes: the clients' common mean acts like a client that takes part once per participant.
+- X (rounds × clients + 1 + q) holds the expected participation of each client. Behind it are the cohort
+  sizes: the clients' common mean acts like a client that takes part once per participant. The last q columns
+  say how much of each trait of the data a round holds (`space.traits`): what clients with alike data have in
+  common acts like q more clients.
 - S is diagonal, with the energies of the updates. N is diagonal, with the noise of the rounds.
 - κ is the correlation between a client's updates in two rounds: 1 everywhere if the server's model is fixed,
   exp(−distance) if the model moves, with a speed that may change over time.
@@ -31,7 +33,7 @@ FIRST_DRIFT = 0.3
 """Total drift that the search tries first."""
 DRIFT_NOISE = 0.8
 """Factor of the noise when the search first tries a drift: part of the noise was drift until then."""
-SCALE_STEPS = {"client": 0.2, "mean": 0.4, "drift": 0.3, "course": 0.5}
+SCALE_STEPS = {"client": 0.2, "mean": 0.4, "traits": 0.4, "drift": 0.3, "course": 0.5}
 """Steps of the coordinate search, in natural logarithms; those of the course tilt it."""
 LARGEST_REFINEMENT = 1.0
 """Most that a refinement changes a scale, in natural logarithms."""
@@ -45,7 +47,7 @@ NOISE_STEP = 0.2
 
 @dataclass(frozen=True)
 class Scales:
-    """Energy of one `client`'s update and of the common `mean`, and how fast updates change.
+    """Energy of one `client`'s update, of the common `mean` and of the `traits`; how fast updates change.
 
     `drift` is the distance that updates move over all rounds at an even speed, in correlation lengths.
     `course` (two or more) are the logarithms of the speed relative to that, at knots evenly spaced over the
@@ -56,6 +58,7 @@ class Scales:
     mean: float
     drift: float = 0.0
     course: tuple[float, ...] = (0.0, 0.0)
+    traits: float = 0.0
 
     def kernel(self, rounds: int) -> NDArray[np.float64] | None:
         """κ (rounds, rounds), or None if it is 1 everywhere."""
@@ -87,6 +90,8 @@ class Scales:
             return [replace(self, course=tuple(course.tolist())) for course in both] if self.drift else []
         if name == "drift" and value == 0:
             return [replace(self, drift=FIRST_DRIFT)]
+        if name == "traits" and value == 0:
+            return []
         moved = [
             replace(self, **{name: value * np.exp(step)}),
             replace(self, **{name: value * np.exp(-step)}),
@@ -98,10 +103,10 @@ class Scales:
 class RoundModel:
     """The process given the current beliefs about P.
 
-    `gram` K (R, R); `design` X (R, n+1), with the cohort sizes last; `variance` (R, n) of the participation
-    around X; `scales`; `relative_energy` (n,) each client's energy relative to `scales.client`; `noise` (R,)
-    the diagonal of N without the part that uncertain participation adds; `shared` F (R, q). The rounds have
-    been divided by their `level` (R,), so that updates are equally loud in all of them.
+    `gram` K (R, R); `design` X (R, n+1+q), participation, cohort sizes and traits; `variance` (R, n) of the
+    participation around X; `scales`; `relative_energy` (n,) each client's energy relative to `scales.client`;
+    `noise` (R,) the diagonal of N without the part that uncertain participation adds; `shared` F (R, q). The
+    rounds have been divided by their `level` (R,), so that updates are equally loud in all of them.
     """
 
     gram: NDArray[np.float64]
@@ -114,16 +119,29 @@ class RoundModel:
     level: NDArray[np.float64]
 
     @property
+    def clients(self) -> int:
+        """The number n of clients."""
+        return int(self.variance.shape[1])
+
+    @property
+    def participation(self) -> NDArray[np.float64]:
+        """(R, n) the clients' part of X."""
+        return self.design[:, : self.clients]
+
+    @property
     def energies(self) -> NDArray[np.float64]:
-        """(n+1,) the diagonal of S."""
-        return np.append(self.scales.client * self.relative_energy, self.scales.mean)
+        """(n+1+q,) the diagonal of S."""
+        traits = self.design.shape[1] - self.clients - 1
+        own = self.scales.client * self.relative_energy
+        return np.concatenate((own, [self.scales.mean], np.full(traits, self.scales.traits)))
 
     def given(
         self, participation: NDArray[np.float64], cohort_sizes: NDArray[np.float64] | None
     ) -> RoundModel:
         """The model with the same scales and noise for a known `participation` (R, n)."""
         sizes = participation.sum(axis=1) if cohort_sizes is None else cohort_sizes
-        design = np.concatenate((participation, sizes[:, None]), axis=1)
+        traits = self.design[:, self.clients + 1 :]
+        design = np.concatenate((participation, sizes[:, None], traits), axis=1)
         return replace(self, design=design, variance=np.zeros_like(participation))
 
     def covariance(self) -> NDArray[np.float64]:
@@ -134,7 +152,7 @@ class RoundModel:
         if kernel is not None:
             omega *= kernel
         omega += self.shared @ self.shared.T
-        omega[np.diag_indices_from(omega)] += self.noise + self.variance @ self.energies[:-1]
+        omega[np.diag_indices_from(omega)] += self.noise + self.variance @ self.energies[: self.clients]
         return omega
 
     @cached_property
@@ -209,11 +227,17 @@ class RoundModel:
         between = _between_knots(rounds, knots)
 
         def split(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-            return np.exp(x[:3]), course + x[3 : 3 + knots], x[3 + knots :]
+            return np.exp(x[:4]), course + x[4 : 4 + knots], x[4 + knots :]
 
         def model(x: NDArray[np.float64]) -> RoundModel:
-            (client, mean, louder), speeds, levels = split(x)
-            moved = Scales(scales.client * client, scales.mean * mean, scales.drift, tuple(speeds.tolist()))
+            (client, mean, traits, louder), speeds, levels = split(x)
+            moved = Scales(
+                client=scales.client * client,
+                mean=scales.mean * mean,
+                traits=scales.traits * traits,
+                drift=scales.drift,
+                course=tuple(speeds.tolist()),
+            )
             changed = replace(self, scales=moved, noise=self.noise * louder)
             return changed.levelled(np.exp(between @ levels))
 
@@ -221,10 +245,10 @@ class RoundModel:
             trial, (_, *curves) = model(x), split(x)
             misfit, gradient = trial.misfit(), trial._gradient()
             steps = np.diff(curves)
-            gradient[3:] -= 2 * ROUGHNESS * np.diff(steps, prepend=0.0, append=0.0).ravel()
+            gradient[4:] -= 2 * ROUGHNESS * np.diff(steps, prepend=0.0, append=0.0).ravel()
             return misfit + ROUGHNESS * float((steps**2).sum()), gradient
 
-        start = np.zeros(3 + 2 * knots)
+        start = np.zeros(4 + 2 * knots)
         found = minimize(
             misfit_and_gradient,
             start,
@@ -240,8 +264,8 @@ class RoundModel:
         return self.refined(steps=steps) if self.scales.drift else self.fitted()
 
     def _gradient(self) -> NDArray[np.float64]:
-        """(3 + 2 knots,) derivatives of the misfit by the logarithms of client, mean and noise, by the
-        course, and by the logarithms of the levels at its knots."""
+        """(4 + 2 knots,) derivatives of the misfit by the logarithms of client, mean, traits and noise, by
+        the course, and by the logarithms of the levels at its knots."""
         rounds = len(self.gram)
         W = self.inverse()
         G = W - W @ self.gram @ W
@@ -251,11 +275,17 @@ class RoundModel:
         kernel = np.exp(-np.abs(distance))
         X = self.design * np.sqrt(self.energies)
         signal = kernel * (X @ X.T)
-        mean = kernel * np.outer(X[:, -1], X[:, -1])
+        n = self.clients
+        mean, traits = kernel * np.outer(X[:, n], X[:, n]), kernel * (X[:, n + 1 :] @ X[:, n + 1 :].T)
         by_position = -2 * (G * signal * np.sign(distance)).sum(axis=1)
         by_increment = np.cumsum(by_position[::-1])[::-1] * np.diff(position, prepend=0.0)
-        doubt = np.diag(G) * (self.variance @ self.energies[:-1])
-        by_scale = [np.vdot(G, signal - mean) + doubt.sum(), np.vdot(G, mean), np.diag(G) @ self.noise]
+        doubt = np.diag(G) * (self.variance @ self.energies[:n])
+        by_scale = [
+            np.vdot(G, signal - mean - traits) + doubt.sum(),
+            np.vdot(G, mean),
+            np.vdot(G, traits),
+            np.diag(G) @ self.noise,
+        ]
         by_level = 2 * ((G * signal).sum(axis=1) + doubt)
         between = _between_knots(rounds, len(self.scales.course))
         return np.concatenate((by_scale, by_increment @ between, by_level @ between))

@@ -93,12 +93,19 @@ def whitened_gram(
     rounds = len(aggregates)
     sizes = None if cohort_sizes is None else cohort_sizes.astype(np.float32)
     whitened = (
-        (_whitened(_centred(tile, sizes), _knots(tile.shape, moving=moving)), entries)
+        (whitened_tile(tile, sizes, moving=moving), entries)
         for tile, entries in _tiles(aggregates, layer_shapes)
     )
     if moving:
         whitened = ((_weighted(tile, entries), entries) for tile, entries in whitened)
     return gram_of_pieces((tile.reshape(rounds, -1) for tile, _ in whitened), rounds=rounds)
+
+
+def whitened_tile(
+    tile: NDArray[np.float32], sizes: NDArray[np.float32] | None, *, moving: bool
+) -> NDArray[np.float32]:
+    """A tile (rounds, rows, columns) of a layer, less the clients' common mean, after whitening."""
+    return _whitened(_centred(tile, sizes), _knots(tile.shape, moving=moving))
 
 
 def _weighted(tile: NDArray[np.float32], entries: int) -> NDArray[np.float32]:

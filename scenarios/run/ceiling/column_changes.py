@@ -41,7 +41,7 @@ class ColumnChanges:
     """The misfit after changes of single columns of the participation that a `model` has as its design."""
 
     def __init__(self, model: RoundModel) -> None:
-        self._participation = model.design[:, :-1]
+        self._participation = model.participation
         self._energies = model.energies
         kernel = model.scales.kernel(len(model.design))
         self._kernel = np.ones_like(model.gram) if kernel is None else kernel

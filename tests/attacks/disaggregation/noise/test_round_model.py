@@ -8,13 +8,14 @@ import pytest
 from attacks.disaggregation.noise.round_model import RoundModel, Scales
 
 
-def model_of(truth, *, start, seed=3, rounds=40, clients=8, dim=2000):
+def model_of(truth, *, start, seed=3, rounds=40, clients=8, dim=2000, traits=0):
     """A model with scales `start` of aggregates whose true scales are `truth`, with noise of .5."""
     rng = np.random.default_rng(seed)
     P = (rng.random((rounds, clients)) < 0.3).astype(float)
+    Z = rng.standard_normal((rounds, traits))
     given = RoundModel(
         np.eye(rounds),
-        np.concatenate((P, P.sum(axis=1, keepdims=True)), axis=1),
+        np.concatenate((P, P.sum(axis=1, keepdims=True), Z), axis=1),
         np.zeros((rounds, clients)),
         truth,
         np.ones(clients),
@@ -36,6 +37,33 @@ def test_refinement_finds_the_true_scales():
     assert model.noise.mean() * loudness == pytest.approx(0.5, rel=0.1)
     found, true = (scales.position(40) for scales in (model.scales, truth))
     assert np.abs(found - true).max() < 0.3
+
+
+def test_refinement_finds_what_traits_of_the_data_contribute():
+    truth = Scales(client=0.3, mean=0.02, drift=1.0, traits=0.1)
+    model = model_of(truth, start=Scales(client=0.3, mean=0.02, drift=1.0, traits=0.02), traits=3)
+    for _ in range(4):
+        model = model.refined(steps=10)
+    loudness = np.exp(2 * np.log(model.level).mean())
+    assert model.scales.traits * loudness == pytest.approx(truth.traits, rel=0.25)
+    # A known participation leaves the traits alone.
+    np.testing.assert_array_equal(model.given(model.participation, None).design, model.design)
+
+
+@pytest.mark.parametrize("drift", [0.5, 2.0])
+def test_the_gradient_is_that_of_the_misfit(drift):
+    scales = Scales(client=0.4, mean=0.05, drift=drift, course=(0.0, 0.5, -0.5), traits=0.2)
+    model = model_of(replace(scales, client=0.3), start=scales, traits=2)
+    changes = (
+        {"client": 0.4 * np.exp(1e-5)},
+        {"mean": 0.05 * np.exp(1e-5)},
+        {"traits": 0.2 * np.exp(1e-5)},
+    )
+    by_hand = [
+        (replace(model, scales=replace(scales, **change)).misfit() - model.misfit()) / 1e-5
+        for change in changes
+    ]
+    np.testing.assert_allclose(model._gradient()[:3], by_hand, rtol=1e-3)
 
 
 def test_a_fixed_model_stays_fixed():
