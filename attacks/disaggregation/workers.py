@@ -16,7 +16,7 @@ from pydantic import Field, NonNegativeInt
 from attacks.disaggregation.problem import ProblemError
 from fedsim.core.errors import RunFailedError
 from fedsim.core.settings import BY_NAME, Settings
-from fedsim.grids.ray_address import check_ray_address
+from fedsim.grids.ray_start import start_ray
 
 _Shared = TypeVar("_Shared")
 _Block = TypeVar("_Block")
@@ -66,10 +66,9 @@ class RayCluster(Settings):
         started = not ray.is_initialized()
         if started:
             try:
-                check_ray_address(self.address, "workers.address")
-                ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
-            except (ConnectionError, ValueError, RuntimeError, RunFailedError) as error:
-                raise ProblemError(f"workers.address is {self.address!r}: no Ray cluster: {error}") from error
+                start_ray(self.address, "workers.address", logging_level=logging.ERROR)
+            except RunFailedError as error:
+                raise ProblemError(str(error)) from error
         try:
             common, task = ray.put(shared), cast(Any, ray.remote(_alone))
             pending = [task.remote(work, common, block) for block in blocks]

@@ -18,3 +18,7 @@ class RunFailedError(Exception):
 
 class ProcessLostError(RunFailedError):
     """Another process of the run was killed. The run itself can continue from its latest checkpoint."""
+
+
+class NotStartedError(RunFailedError):
+    """Something that a run needs, such as Ray or a node, did not start. Nothing is kept of the run."""

@@ -17,8 +17,10 @@ _SETTINGS = b"\x04"
 """Type of a frame of HTTP/2; it is the fourth byte."""
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
 """The client's side of the greeting: the preface, and empty settings."""
-_FOUND_BY_RAY = frozenset({"", "auto", "local"})
-"""Not addresses: Ray looks for a cluster on this machine, or starts one."""
+STARTS = frozenset({"", "local"})
+"""Not addresses: Ray starts a cluster on this machine."""
+_FOUND_BY_RAY = STARTS | {"auto"}
+"""Not addresses: Ray starts a cluster on this machine, or looks for one there."""
 
 
 def check_ray_address(address: str | None = None, name: str = VARIABLE) -> None:
@@ -26,7 +28,7 @@ def check_ray_address(address: str | None = None, name: str = VARIABLE) -> None:
 
     Without an address, the one in `RAY_ADDRESS` is meant. `name` is the setting, for messages.
     """
-    address = os.environ.get(VARIABLE, "") if address is None else address
+    address = given_address(address)
     if address in _FOUND_BY_RAY:
         return
     target = address.removeprefix(_CLIENT).partition("?")[0]
@@ -40,6 +42,11 @@ def check_ray_address(address: str | None = None, name: str = VARIABLE) -> None:
         raise RunFailedError(
             f"{name} is {address!r}: no Ray cluster answers there (tried for {_LIMIT_S} s at most)"
         )
+
+
+def given_address(address: str | None = None) -> str:
+    """The address, or else the one in `RAY_ADDRESS`; it may be empty."""
+    return os.environ.get(VARIABLE, "") if address is None else address
 
 
 def _speaks_grpc(host: str, port: int) -> bool:

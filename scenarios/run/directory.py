@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from fedsim.core.errors import UserError
+from fedsim.core.errors import NotStartedError, UserError
 from fedsim.core.files import check_regular, check_writable, leftovers, reading, writing
 from fedsim.core.locks import LOCK_FILE
 from fedsim.core.users_code import fault_of_users_code
@@ -180,11 +180,12 @@ class RunDirectory:
 
     @contextmanager
     def kept_unless_refused(self) -> Iterator[None]:
-        """A block that fills this new directory: a mistake of the user leaves nothing behind."""
+        """A block that fills this new directory: a mistake, or a run that did not start, leaves nothing."""
         try:
             yield
         except (Exception, SystemExit) as error:
-            if isinstance(error, UserError) or fault_of_users_code(error) is not None:
+            refused = isinstance(error, UserError | NotStartedError)
+            if refused or fault_of_users_code(error) is not None:
                 self.clear()
             raise
 

@@ -82,8 +82,8 @@ def sweep(
 
 @contextmanager
 def at_work(folder: Path, workers: int | None, *, ray: bool = False) -> Iterator[tuple[SweepDirectory, Pool]]:
-    """Lock the sweep folder and start its worker pool."""
-    directory = SweepDirectory.open(folder)
-    pool = ray_pool() if ray else local_pool(workers or os.cpu_count() or 1)
-    with directory.alone(), pool as ready:
-        yield directory, ready
+    """Start the worker pool and lock the sweep folder; a pool that does not start leaves no folder."""
+    with ray_pool() if ray else local_pool(workers or os.cpu_count() or 1) as ready:
+        directory = SweepDirectory.open(folder)
+        with directory.alone():
+            yield directory, ready

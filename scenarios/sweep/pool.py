@@ -68,11 +68,10 @@ class RayCluster:
     def __init__(self) -> None:
         import ray
 
-        from fedsim.grids.ray_address import check_ray_address
+        from fedsim.grids.ray_start import start_ray
 
-        check_ray_address()
         self._ray: Any = ray
-        ray.init(ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
+        start_ray(ignore_reinit_error=True, include_dashboard=False)
         self.number = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:

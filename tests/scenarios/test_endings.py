@@ -140,6 +140,25 @@ def test_a_mistake_found_during_training_leaves_nothing(fedsim, scenario_file, t
     assert not list((tmp_path / "runs").iterdir())
 
 
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_ray_that_does_not_start_leaves_nothing(fedsim, scenario_file, tmp_path, monkeypatch, command):
+    def too_late(**_):
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr("ray.init", too_late)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", "/tmp")
+    if command == "run":
+        done = fedsim("run", scenario_file, "--engine", "ray", "--out", "new")
+    else:
+        sweep = tmp_path / "sweep.toml"
+        sweep.write_text(f'title = "Two"\nbase = "{scenario_file}"\n[vary]\nseed = [1, 2]\n')
+        done = fedsim("sweep", sweep, "--ray", "--out", "new")
+    assert (done.status, done.stderr.count("\n")) == (3, 1), done.stderr
+    assert done.stderr.startswith("fedsim: Ray did not start in time: try again")
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("error", ["LookupError('too many')", "SystemExit(0)"])
 def test_a_custom_network_that_fails_in_training_is_the_users_to_mend(
     fedsim, scenario_file, tmp_path, monkeypatch, error

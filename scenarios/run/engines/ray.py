@@ -32,10 +32,10 @@ class Ray(Runtime):
     name: ClassVar[str] = "ray"
 
     def check(self) -> None:
-        """Somebody must answer if `RAY_ADDRESS` names a cluster."""
-        from fedsim.grids.ray_address import check_ray_address
+        """Somebody must answer if `RAY_ADDRESS` names a cluster, else Ray's sockets need short paths."""
+        from fedsim.grids.ray_start import check_ray
 
-        check_ray_address()
+        check_ray()
 
     def run(self, serve: Serve, world: World) -> None:
         """Serve devices that Ray starts; a fault in one of them is raised here."""
@@ -77,7 +77,7 @@ def _start_ray() -> None:
 
     Ray puts a handler of its own in the place of this process's, which aborts at SIGTERM.
     """
-    import ray
+    from fedsim.grids.ray_start import start_ray
 
     # As important as the server: by default Ray's workers give way to every other process.
     os.environ.setdefault("RAY_worker_niceness", "0")
@@ -85,7 +85,7 @@ def _start_ray() -> None:
     here = os.pathsep.join(filter(None, (*sys.path, os.environ.get("PYTHONPATH"))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # about changes of later versions
-        ray.init(runtime_env={"env_vars": {"PYTHONPATH": here}}, log_to_driver=False, include_dashboard=False)
+        start_ray(runtime_env={"env_vars": {"PYTHONPATH": here}}, include_dashboard=False)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
 
