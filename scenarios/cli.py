@@ -167,6 +167,7 @@ def deploy(
         # The run itself is alone in the folder, too: it is another process.
         with alone_in(plan.folder, create=True):
             directory = RunDirectory.create(plan.folder, replace=force)
+        stack.enter_context(_interruptions(plan.folder, resumable=False))
         bar = stack.enter_context(progress_bars())
         if link is None:
             result = deploy_scenario(plan.world.scenario, directory, training=bar("training"))
@@ -249,9 +250,9 @@ app.add_typer(data, name="data")
 
 @contextmanager
 def _interruptions(folder: Path, *, resumable: bool) -> Iterator[None]:
-    """Add to the line about a run that was cut short how to continue it."""
-    again = this_command(without=("--force", "--resume"), plus=("--resume",))
-    advice = f"; continue with: {again}" if resumable else ""
+    """Add to the line about a run that was cut short how to continue it, or how to replace it."""
+    again = this_command(without=("--force", "--resume"), plus=("--resume",) if resumable else ("--force",))
+    advice = f"; {'continue' if resumable else 'start again'} with: {again}"
     try:
         with told(advice):
             yield

@@ -17,7 +17,7 @@ class RunFailedError(Exception):
 
 
 class ProcessLostError(RunFailedError):
-    """Another process of the run was killed. The run itself can continue from its latest checkpoint."""
+    """Another process of the run was killed. It can continue from its checkpoint, if it has one."""
 
 
 class NotStartedError(RunFailedError):

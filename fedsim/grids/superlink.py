@@ -30,7 +30,7 @@ from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
-from fedsim.core.errors import RunFailedError
+from fedsim.core.errors import ProcessLostError, RunFailedError
 
 _LOOPBACK = "127.0.0.1"
 _START_LIMIT_S = 120
@@ -113,7 +113,7 @@ class SuperLink:
     def _check_processes(self) -> None:
         for name, process in self.processes.items():
             if process.poll() is not None:
-                raise RunFailedError(f"{name} ended with status {process.returncode} during the run")
+                raise ProcessLostError(f"{name} ended with status {process.returncode} during the run")
 
     @contextmanager
     def _control(self) -> Iterator[ControlHttpClient]:
@@ -166,7 +166,7 @@ def private_superlink(*, nodes: int) -> Iterator[SuperLink]:
                 link.processes[name] = supernode
             yield link
     except RunFailedError as error:
-        raise RunFailedError(f"{error} (logs: {home}/*.log)") from error
+        raise type(error)(f"{error} (logs: {home}/*.log)") from error
     except BaseException:
         _remove(home)
         raise

@@ -64,7 +64,8 @@ def main(grid: Grid, context: Context) -> None:
     world = World.prepare(config.load())
     with alone_in(config.folder, create=True):
         directory = RunDirectory.create(config.folder, replace=config.force)
-        run_scenario(world, directory, engine=GivenGrid(grid))
+        with directory.kept_unless_refused():
+            run_scenario(world, directory, engine=GivenGrid(grid))
 
 
 class _DeviceApp(ClientApp):

@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import click
 import pytest
 import typer
 
-from fedsim.core.errors import RunFailedError
+from fedsim.core.errors import ProcessLostError, RunFailedError
 from scenarios.cli import app
 from tests.helpers.runs import reseal
 
@@ -110,6 +111,20 @@ def test_a_run_that_failed_elsewhere_is_no_fault_and_one_line(fedsim, scenario_f
     monkeypatch.setattr("scenarios.run.deploy.private_superlink", fail)
     done = fedsim("deploy", scenario_file)
     assert (done.status, done.stdout, done.stderr) == (3, "", "fedsim: 6 nodes are too many\n")
+
+
+def test_a_deployed_run_that_lost_a_process_says_how_to_start_again(fedsim, scenario_file, monkeypatch):
+    @contextmanager
+    def losing(*, nodes):
+        raise ProcessLostError(f"supernode-{nodes - 1} ended")
+        yield
+
+    monkeypatch.setattr("scenarios.run.deploy.private_superlink", losing)
+    done = fedsim("deploy", scenario_file, "--out", "my run")
+    line = (
+        f"fedsim: supernode-5 ended; start again with: fedsim deploy {scenario_file} --out 'my run' --force\n"
+    )
+    assert (done.status, done.stdout, done.stderr) == (3, "", line)
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,8 @@ def test_sigterm_ends_a_run(command, scenario_file, tmp_path, short_folder):
         _, stderr = running.communicate()
     assert running.returncode == 128 + signal.SIGTERM, stderr
     assert "Traceback" not in stderr
-    if command[0] == "run":
-        assert stderr.splitlines()[-1].startswith("fedsim: terminated")
-    if command == ["run"]:
-        assert "--resume" in stderr
+    assert stderr.splitlines()[-1].startswith("fedsim: terminated; ")
+    assert ("--resume" if command == ["run"] else "--force") in stderr
     # Processes that were told to end may take a moment to disappear.
     for number in marked(mark):
         with suppress(ProcessLookupError):

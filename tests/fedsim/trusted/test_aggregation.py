@@ -9,7 +9,7 @@ from flwr.app import Array, ConfigRecord, Context, Message, MetricRecord, Record
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedsim.core.errors import UserError
+from fedsim.core.errors import NotStartedError, UserError
 from fedsim.flower import COHORT_SIZE, WEIGHT, client_number, enter_local_task, record_vector, vector_record
 from fedsim.grids.inline import InlineGrid
 from fedsim.server.strategy import server_strategy
@@ -150,7 +150,7 @@ def test_an_error_reply_is_not_an_empty_round(run, client_app):
 
 def test_too_few_nodes_is_an_error_that_says_what_to_do(client_app, monkeypatch):
     monkeypatch.setattr("fedsim.grids.nodes.CONNECT_LIMIT_S", -1)
-    with pytest.raises(RuntimeError, match=r"2 nodes are connected.*num-supernodes=3"):
+    with pytest.raises(NotStartedError, match=r"2 nodes are connected.*num-supernodes=3"):
         discover(InlineGrid(client_app, clients=2), clients=3)
 
 

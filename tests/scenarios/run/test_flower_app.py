@@ -13,7 +13,7 @@ from flwr.cli.config_utils import load_and_validate
 from flwr.clientapp import ClientApp
 from flwr.common.config import get_fab_config
 
-from fedsim.core.errors import UserError
+from fedsim.core.errors import NotStartedError, UserError
 from fedsim.flower import SERVER_NODE_ID, enter_local_task
 from fedsim.grids.inline import InlineGrid
 from scenarios.run.deploy import bundle
@@ -34,11 +34,11 @@ class Configured(ClientApp):
         return client_app(message, context)
 
 
-def run_app(**config):
+def run_app(*, nodes=6, **config):
     config = {"overrides": "", "out": "", "force": False, **config}
     enter_local_task()
     context = Context(run_id=1, node_id=SERVER_NODE_ID, node_config={}, state=RecordDict(), run_config=config)
-    server_app(InlineGrid(Configured(config), clients=6), context)
+    server_app(InlineGrid(Configured(config), clients=nodes), context)
 
 
 def test_the_app_does_what_run_does(finished_run, scenario_file, tmp_path):
@@ -62,6 +62,13 @@ def test_run_config(scenario_file, tmp_path, monkeypatch):
         run_app(scenario=str(scenario_file))
     with pytest.raises(UserError, match="no such scenario in the library"):
         run_app(scenario="quickstrat")
+
+
+def test_a_missing_node_leaves_nothing(scenario_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedsim.grids.nodes.CONNECT_LIMIT_S", 0)
+    with pytest.raises(NotStartedError, match="5 nodes are connected"):
+        run_app(scenario=str(scenario_file), out=str(tmp_path / "run"), nodes=5)
+    assert not (tmp_path / "run").exists()
 
 
 def test_pyproject_describes_the_app():

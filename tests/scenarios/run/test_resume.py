@@ -147,7 +147,10 @@ def test_a_strategy_with_an_unknown_state_runs_but_is_not_resumed(
     with monkeypatch.context() as patch:
         patch.setattr("scenarios.run.runner.attack_run", interrupt)
         done = fedsim("run", scenario_file.name)
-    assert (done.status, done.stderr) == (130, "fedsim: interrupted\n")
+    assert (done.status, done.stderr) == (
+        130,
+        "fedsim: interrupted; start again with: fedsim run small.toml --force\n",
+    )
     assert not (tmp_path / "runs/small/checkpoint.zip").exists()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     done = fedsim("run", scenario_file.name, "--resume")
