@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,3 +22,17 @@ def fedsim(tmp_path, monkeypatch, capsys):
         return SimpleNamespace(status=caught.value.code, stdout=captured.out, stderr=captured.err)
 
     return run
+
+
+@pytest.fixture
+def chromium():
+    """The system's Chromium; without one the test skips."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    places = ("/usr/bin/chromium", "/usr/bin/chromium-browser")
+    found = next((place for place in places if Path(place).exists()), None)
+    if found is None:
+        pytest.skip("there is no Chromium on this machine")
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()

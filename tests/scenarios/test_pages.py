@@ -7,11 +7,13 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import vl_convert
 
 import scenarios
 from scenarios import vega
+from scenarios.pages import picture, render
 
 TEMPLATES = Path(scenarios.__file__).parent / "templates"
 PARTS = ("base", "parts", "gallery", "words", "sentences", "view_rows")
@@ -86,3 +88,15 @@ def test_the_library_is_kept_and_made_again_when_damaged(tmp_path, monkeypatch):
     kept.write_bytes(made[1][:-9])
     assert vega._scripts() == made
     assert kept.read_bytes() == made[1]
+
+
+@pytest.mark.parametrize("width", [320, 390, 600, 601, 1280])
+def test_a_gallery_shows_as_many_images_as_it_says_at_every_width(chromium, width):
+    tile = {"picture": picture(np.zeros((4, 4, 3), dtype=np.uint8)), "caption": "18.8 dB"}
+    rows = [{"name": name, "note": "", "tiles": [tile] * 8} for name in ("sum", "truth")]
+    gallery = render("gallery.html.j2", clients=[{"id": 0, "rows": rows, "said": "8 of its 16 images"}])
+    page = chromium.new_page(viewport={"width": width, "height": 800})
+    page.set_content(f"<style>{(TEMPLATES / 'style.css').read_text()}</style>{gallery}")
+    assert page.locator(".gallery img:visible").count() == 2 * 8
+    # Nobody has to scroll sideways to see the last one.
+    assert page.evaluate("document.documentElement.scrollWidth") == width

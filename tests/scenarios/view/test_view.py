@@ -5,7 +5,6 @@ import json
 import shutil
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import uvicorn
@@ -13,8 +12,6 @@ import uvicorn
 from fedsim.core.locks import alone_in
 from scenarios.view.catalogue import entries
 from scenarios.view.server import HOST, application
-
-CHROMIUM = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if Path(p).exists()), None)
 
 
 @pytest.fixture
@@ -128,30 +125,25 @@ def test_mistakes_are_one_line(fedsim, tmp_path):
     assert (done.status, done.stderr) == (2, "fedsim: nowhere: there is no such folder\n")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
-def test_in_a_browser_it_can_be_filtered_and_follows_a_run(port, folder):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 390, "height": 800})
-        wrong: list = []
-        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        requests: list = []
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(f"http://{HOST}:{port}/")
-        page.locator(".chart[data-drawn] svg").wait_for()
-        assert page.evaluate("document.documentElement.scrollWidth") == 390
-        page.fill("#filter", "interrupted")
-        assert page.locator("#rows tr:visible").count() == 1
-        # The run goes on: two rounds more reach the page without a reload, and the filter stays.
-        with (folder / "half/transcript/rounds.csv").open("a") as rounds:
-            rounds.write("12,1,1.0\n13,1,1.0\n14,1,1.0\n15,1,1.0\n16,1,1.0\n17,1,1.0\n")
-        page.get_by_text("75 %").wait_for()
-        assert page.locator("#rows tr:visible").count() == 1
-        page.fill("#filter", "")
-        page.get_by_role("link", name="group/done").click()
-        page.locator(".chart[data-drawn] svg").first.wait_for()
-        assert not wrong
-        assert all(url.startswith((f"http://{HOST}:{port}/", "data:")) for url in requests)
-        browser.close()
+def test_in_a_browser_it_can_be_filtered_and_follows_a_run(port, folder, chromium):
+    page = chromium.new_page(viewport={"width": 390, "height": 800})
+    wrong: list = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    requests: list = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(f"http://{HOST}:{port}/")
+    page.locator(".chart[data-drawn] svg").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.fill("#filter", "interrupted")
+    assert page.locator("#rows tr:visible").count() == 1
+    # The run goes on: two rounds more reach the page without a reload, and the filter stays.
+    with (folder / "half/transcript/rounds.csv").open("a") as rounds:
+        rounds.write("12,1,1.0\n13,1,1.0\n14,1,1.0\n15,1,1.0\n16,1,1.0\n17,1,1.0\n")
+    page.get_by_text("75 %").wait_for()
+    assert page.locator("#rows tr:visible").count() == 1
+    page.fill("#filter", "")
+    page.get_by_role("link", name="group/done").click()
+    page.locator(".chart[data-drawn] svg").first.wait_for()
+    assert not wrong
+    assert all(url.startswith((f"http://{HOST}:{port}/", "data:")) for url in requests)
