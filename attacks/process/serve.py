@@ -6,14 +6,12 @@ closes, and nothing that it saw reaches another session.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import pickle
 import resource
 import signal
 import socket
-import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,12 +25,12 @@ from numpy.typing import NDArray
 from attacks.disaggregation import NotFiniteError, ProblemError
 from attacks.disaggregation.noise.stretch_misfits import compile_stretch_misfits
 from attacks.process.channel import Channel, Kind, packed
+from attacks.process.keeper import die_with_parent
 from attacks.process.requests import Request, Session
 from fedsim.core.confinement import confine
 from fedsim.core.errors import UserError
 from fedsim.core.users_code import fault_of_users_code
 
-_DIE_WITH_PARENT = 1
 _COMMON_MODULES = ("scipy.optimize",)
 """Large modules that solvers import when they are called: otherwise every session would import them anew."""
 
@@ -49,7 +47,6 @@ class Start:
 
 def main(descriptor: int) -> None:
     """Serve sessions on an inherited socket until the other end closes it."""
-    _die_with_parent()
     channel = Channel(socket.socket(fileno=descriptor))
     # Confined, it could not keep what it compiles, and would compile it in every run.
     compile_stretch_misfits()
@@ -70,7 +67,7 @@ def main(descriptor: int) -> None:
             os.close(end)
             continue
         channel.close()
-        _die_with_parent()
+        die_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _serve(Channel(socket.socket(fileno=end)))
         os._exit(0)
@@ -117,9 +114,3 @@ def _described(error: ProblemError | UserError | MemoryError) -> dict[str, Any]:
 def _cpu_seconds() -> float:
     used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def _die_with_parent() -> None:
-    """End with the process that started this one, even if that one is killed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

@@ -25,7 +25,7 @@ class StartedProcess:
     process: subprocess.Popen[bytes]
     channel: socket.socket
     scratch: tempfile.TemporaryDirectory[str]
-    """Its working folder."""
+    """Its working folder; `attacks.process.keeper` removes it if this process cannot."""
     owner: int
     """The process that started it."""
     modules_from: tuple[Path, ...]
@@ -37,6 +37,7 @@ class StartedProcess:
         ours, theirs = socket.socketpair()
         # Imports make many objects and no garbage: looking for it takes a fifth of their time.
         program = (
+            f"from attacks.process.keeper import keep; keep({scratch.name!r}); "
             "import gc; gc.disable(); from attacks.process.serve import main; gc.enable(); "
             f"main({theirs.fileno()})"
         )
