@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -157,6 +158,8 @@ def writing(out: Path) -> Iterator[None]:
     """A block that writes to the user's `--out`: an `OSError` in it is a `UserError` about that choice."""
     try:
         yield
+    except shutil.Error as error:  # of a copied folder: source, destination and reason of every file
+        raise UserError(f"--out {out}: cannot be written to: {error.args[0][0][-1]}") from error
     except OSError as error:
         raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
 

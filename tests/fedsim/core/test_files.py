@@ -1,9 +1,12 @@
 import errno
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedsim.core.files import leftovers, write_json, write_npy, write_npz, written_whole
+from fedsim.core.errors import UserError
+from fedsim.core.files import leftovers, write_json, write_npy, write_npz, writing, written_whole
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -50,3 +53,13 @@ def test_leftovers_are_what_was_not_finished(tmp_path):
         temporary.touch()
         assert leftovers(tmp_path) == {temporary}
     assert not leftovers(tmp_path)
+
+
+def test_a_folder_that_cannot_be_copied_says_why(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/dangling").symlink_to("nowhere")
+    with (
+        pytest.raises(UserError, match=r"--out new: cannot be written to: .*No such file"),
+        writing(Path("new")),
+    ):
+        shutil.copytree(tmp_path / "folder", tmp_path / "new")
