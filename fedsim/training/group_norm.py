@@ -9,17 +9,17 @@ vectors. They also add a shortcut and apply the ReLU on the way: maps of this si
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import carray, types  # type: ignore[attr-defined]
-from numba.extending import intrinsic
+from numba import carray  # type: ignore[attr-defined]
 from numpy.typing import NDArray
 from torch import nn
 
 from fedsim.core.compilation import compiled
+from fedsim.training import addresses
+from fedsim.training.addresses import address, arranged, pointer_at
 from fedsim.training.stacked import vectors
 
 Floats = NDArray[np.float32]
@@ -58,10 +58,7 @@ class _Kind(NamedTuple):
 
 
 class _Normalise(torch.autograd.Function):
-    """The loops below, as a step of automatic differentiation; they cannot be differentiated twice.
-
-    The loops get addresses: making arrays of so many tensors would take as long as small maps themselves.
-    """
+    """The loops below, as a step of automatic differentiation; they cannot be differentiated twice."""
 
     @staticmethod
     def forward(  # noqa: PLR0917, because `apply` knows no keywords
@@ -76,11 +73,11 @@ class _Normalise(torch.autograd.Function):
     ) -> torch.Tensor:
         # Addresses know no types.
         assert maps.dtype == weight.dtype == torch.float32, "expected float32"
-        maps = _arranged(maps)
+        maps = arranged(maps)
         kind, y = _kind(maps, groups, epsilon, rectified), torch.empty_like(maps)
         moments = np.empty((2, kind.n, groups))
-        beside = None if shortcut is None else _arranged(shortcut)
-        _normalise(_place(maps), _place(beside), _place(y), _place(weight), _place(bias), kind, moments)
+        beside = None if shortcut is None else arranged(shortcut)
+        _normalise(address(maps), address(beside), address(y), address(weight), address(bias), kind, moments)
         ctx.save_for_backward(maps, weight, y if rectified else maps)
         ctx.rest = kind, moments, shortcut is not None
         return y
@@ -93,26 +90,16 @@ class _Normalise(torch.autograd.Function):
             )
         maps, weight, y = ctx.saved_tensors
         kind, moments, has_shortcut = ctx.rest
-        gradient = _arranged(gradient)
+        gradient = arranged(gradient)
         by_maps, by_weight, by_bias = (torch.empty_like(t) for t in (maps, weight, weight))
         by_shortcut = torch.empty_like(maps) if has_shortcut else None
         _normalise_backward(
-            (_place(maps), _place(y), _place(gradient), _place(weight)),
-            (_place(by_maps), _place(by_shortcut), _place(by_weight), _place(by_bias)),
+            (address(maps), address(y), address(gradient), address(weight)),
+            (address(by_maps), address(by_shortcut), address(by_weight), address(by_bias)),
             kind,
             moments,
         )
         return by_maps, by_shortcut, by_weight, by_bias, None, None, None
-
-
-def _arranged(maps: torch.Tensor) -> torch.Tensor:
-    """The maps with the channels of a place side by side; the same memory if they are so already."""
-    return maps.contiguous(memory_format=torch.channels_last)
-
-
-def _place(tensor: torch.Tensor | None) -> int:
-    """The address of its first number, 0 if there is none."""
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _kind(maps: torch.Tensor, groups: int, epsilon: float, rectified: bool) -> _Kind:
@@ -120,19 +107,6 @@ def _kind(maps: torch.Tensor, groups: int, epsilon: float, rectified: bool) -> _
     n, channels, height, width = maps.shape
     lanes = channels * math.gcd(height * width, max(1, _LANES // channels))
     return _Kind(n, channels * height * width // lanes, lanes, channels, groups, epsilon, rectified)
-
-
-@intrinsic
-def _pointer(typing: Any, address: Any) -> Any:
-    """A pointer to float32 from an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(types.float32)(address), generate  # type: ignore[no-untyped-call]
-
-
-_pointer_at = cast("Callable[[int], Any]", _pointer)
 
 
 @compiled(nogil=True)
@@ -151,16 +125,16 @@ def _repeat(lanes: Floats, channels: int) -> None:
             lanes[begin + c] = lanes[c]
 
 
-@compiled(vectors, nogil=True, error_model="numpy")
+@compiled(addresses, vectors, nogil=True, error_model="numpy")
 def _normalise(  # noqa: PLR0917, because compiled functions are quickest without keywords
     maps: int, beside: int, outputs: int, weights: int, biases: int, kind: _Kind, moments: Doubles
 ) -> None:
     """Write the outputs, and the `moments`: (2, n, groups) means, and one over standard deviations."""
     n, rows, lanes, channels, groups, epsilon, rectified = kind
     shape = (n, rows, lanes)
-    x, y = carray(_pointer_at(maps), shape), carray(_pointer_at(outputs), shape)
-    shortcut = carray(_pointer_at(beside if beside else maps), shape)
-    weight, bias = carray(_pointer_at(weights), channels), carray(_pointer_at(biases), channels)
+    x, y = carray(pointer_at(maps), shape), carray(pointer_at(outputs), shape)
+    shortcut = carray(pointer_at(beside if beside else maps), shape)
+    weight, bias = carray(pointer_at(weights), channels), carray(pointer_at(biases), channels)
     means, rates = moments
     size, count = channels // groups, rows * lanes // groups
     in_lines = lanes // vectors.LINE_FLOATS * vectors.LINE_FLOATS
@@ -198,7 +172,7 @@ def _normalise(  # noqa: PLR0917, because compiled functions are quickest withou
                 y[i, row, lane] = max(x[i, row, lane] * scale[lane] + shift[lane] + added, least)
 
 
-@compiled(vectors, nogil=True, error_model="numpy")
+@compiled(addresses, vectors, nogil=True, error_model="numpy")
 def _normalise_backward(
     values: tuple[int, int, int, int], results: tuple[int, int, int, int], kind: _Kind, moments: Doubles
 ) -> None:
@@ -209,12 +183,12 @@ def _normalise_backward(
     """
     n, rows, lanes, channels, groups, _, rectified = kind
     shape = (n, rows, lanes)
-    x, y = carray(_pointer_at(values[0]), shape), carray(_pointer_at(values[1]), shape)
-    gradient, weight = carray(_pointer_at(values[2]), shape), carray(_pointer_at(values[3]), channels)
+    x, y = carray(pointer_at(values[0]), shape), carray(pointer_at(values[1]), shape)
+    gradient, weight = carray(pointer_at(values[2]), shape), carray(pointer_at(values[3]), channels)
     has_shortcut = results[1] != 0
-    by_x = carray(_pointer_at(results[0]), shape)
-    by_shortcut = carray(_pointer_at(results[1] if has_shortcut else results[0]), shape)
-    by_weight, by_bias = carray(_pointer_at(results[2]), channels), carray(_pointer_at(results[3]), channels)
+    by_x = carray(pointer_at(results[0]), shape)
+    by_shortcut = carray(pointer_at(results[1] if has_shortcut else results[0]), shape)
+    by_weight, by_bias = carray(pointer_at(results[2]), channels), carray(pointer_at(results[3]), channels)
     means, rates = moments
     size, count = channels // groups, rows * lanes // groups
     in_lines = lanes // vectors.LINE_FLOATS * vectors.LINE_FLOATS

@@ -27,7 +27,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 _KERNEL_DIM = 4
 """Dimensions of the weights of a two-dimensional convolution: outputs, inputs, height, width."""
 
-_WIDE_KERNEL = 256
+WIDE_KERNEL = 256
 """Inputs from which on a kernel is worth arranging: below, kernels are small beside the feature maps."""
 
 
@@ -92,7 +92,7 @@ class FlatModel:
         self.vector = torch.cat([t.detach().reshape(-1) for t in self._tensors]).to(torch.float32)
         self._kernels: list[tuple[torch.Tensor, torch.Tensor]] = []
         for t, piece in zip(self._tensors, self._pieces(self.vector), strict=True):
-            if channels_last and t.dim() == _KERNEL_DIM and t.shape[1] >= _WIDE_KERNEL:
+            if channels_last and t.dim() == _KERNEL_DIM and t.shape[1] >= WIDE_KERNEL:
                 t.data = piece.clone(memory_format=torch.channels_last)
                 self._kernels.append((t.data, piece))
             else:

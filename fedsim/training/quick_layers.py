@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from fedsim.models.images.residual import Residual
+from fedsim.training.convolution import ChannelsLastConvolution, fits_beside, is_quick
 from fedsim.training.group_norm import ChannelsLastGroupNorm
 
 
@@ -63,6 +64,25 @@ class NormalisedResidual(nn.Module):
         return outputs
 
 
+class HalvingResidual(nn.Module):
+    """The same of a block whose two paths begin with convolutions of stride 2: they are done together."""
+
+    def __init__(self, block: NormalisedResidual) -> None:
+        super().__init__()
+        assert isinstance(block.shortcut, nn.Sequential)
+        (first, *body), (beside, *others) = block.body, block.shortcut
+        assert isinstance(first, ChannelsLastConvolution)
+        assert isinstance(beside, nn.Conv2d)
+        self.first, self.body, self.norm = first, nn.Sequential(*body), block.norm
+        self.beside, self.shortcut = beside, nn.Sequential(*others)
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        """(n, channels, height, width) to (n, channels, rows, columns)."""
+        first, beside = self.first.beside(maps, self.beside)
+        outputs: torch.Tensor = self.norm(self.body(first), self.shortcut(beside))
+        return outputs
+
+
 def quickened(module: nn.Module, *, channels_last: bool) -> nn.Module:
     """The module with quick layers in place of others; parameters and their order are the same.
 
@@ -73,12 +93,15 @@ def quickened(module: nn.Module, *, channels_last: bool) -> nn.Module:
             setattr(module, name, BatchFirstEncoder(child))
         elif isinstance(child, nn.GroupNorm) and channels_last:
             setattr(module, name, ChannelsLastGroupNorm(child))
+        elif channels_last and is_quick(child):
+            setattr(module, name, ChannelsLastConvolution(child))
         else:
             setattr(module, name, quickened(child, channels_last=channels_last))
     if isinstance(module, nn.Sequential):
         _merge_rectifiers(module)
     if isinstance(module, Residual) and _ends_with_norm(module.body):
-        return NormalisedResidual(module)
+        block = NormalisedResidual(module)
+        return HalvingResidual(block) if _begins_with_halving(block) else block
     return module
 
 
@@ -89,6 +112,13 @@ def _is_quick(layer: nn.TransformerEncoderLayer) -> bool:
 
 def _ends_with_norm(body: nn.Module) -> bool:
     return isinstance(body, nn.Sequential) and isinstance(body[-1], ChannelsLastGroupNorm)
+
+
+def _begins_with_halving(block: NormalisedResidual) -> bool:
+    first, shortcut = block.body[0], block.shortcut
+    if not isinstance(first, ChannelsLastConvolution) or not isinstance(shortcut, nn.Sequential):
+        return False
+    return fits_beside(shortcut[0], first.layer)
 
 
 def _merge_rectifiers(layers: nn.Sequential) -> None:
