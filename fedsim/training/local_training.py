@@ -80,7 +80,8 @@ class FlatModel:
 
     The federation speaks of models as vectors of length `dim`; loading one is a single copy. With
     `channels_last`, wide kernels of convolutions have memory of their own, in the order in which a CPU reads
-    them with the channels of a place side by side. Otherwise every step would arrange them anew.
+    them with the channels of a place side by side. Otherwise every step would arrange them anew. Their part
+    of the vector is never touched, so that it takes no memory.
     """
 
     def __init__(
@@ -89,14 +90,15 @@ class FlatModel:
         self.module = module if device is None else module.to(device)
         self._tensors = [*module.parameters(), *running_statistics(module)]
         self._counters = batch_counters(module)
-        self.vector = torch.cat([t.detach().reshape(-1) for t in self._tensors]).to(torch.float32)
-        self._kernels: list[tuple[torch.Tensor, torch.Tensor]] = []
+        size, place = sum(t.numel() for t in self._tensors), self._tensors[0].device
+        self.vector = torch.empty(size, dtype=torch.float32, device=place)
+        self._has_kernels = False
         for t, piece in zip(self._tensors, self._pieces(self.vector), strict=True):
             if channels_last and t.dim() == _KERNEL_DIM and t.shape[1] >= WIDE_KERNEL:
-                t.data = piece.clone(memory_format=torch.channels_last)
-                self._kernels.append((t.data, piece))
+                t.data = t.data.to(torch.float32).clone(memory_format=torch.channels_last)
+                self._has_kernels = True
             else:
-                t.data = piece
+                t.data = piece.copy_(t.data)
 
     @property
     def layer_shapes(self) -> list[tuple[int, ...]]:
@@ -110,11 +112,17 @@ class FlatModel:
 
     def read(self) -> NDArray[np.float32]:
         """A copy of the parameters."""
-        return self._gathered().copy()
+        parameters = np.empty(self.dim, dtype=np.float32)
+        self._write(parameters)
+        return parameters
 
     def write_difference(self, start: NDArray[np.float32], *, out: NDArray[np.float32]) -> None:
         """Write to `out` (dim,) how far the parameters are from `start`."""
-        np.subtract(self._gathered(), start, out=out)
+        if self._has_kernels:
+            self._write(out)
+            np.subtract(out, start, out=out)
+        else:
+            np.subtract(self.vector.cpu().numpy(), start, out=out)
 
     def gradient_pieces(self, vector: NDArray[np.float32] | None) -> list[torch.Tensor] | None:
         """The entries of a vector (dim,) that belong to each parameter that is trained, in its shape."""
@@ -125,21 +133,23 @@ class FlatModel:
 
     def load(self, parameters: NDArray[np.float32]) -> None:
         """Overwrite the parameters."""
-        if self.vector.device.type == "cpu":
-            self.vector.numpy()[:] = parameters
+        # torch takes no memory that is read-only.
+        given = torch.from_numpy(np.require(parameters, requirements="W"))
+        if self._has_kernels:
+            for t, piece in zip(self._tensors, self._pieces(given), strict=True):
+                t.data.copy_(piece)
         else:
-            self.vector.copy_(torch.from_numpy(np.array(parameters)))
-        for kernel, piece in self._kernels:
-            kernel.copy_(piece)
+            self.vector.copy_(given)
         for counter in self._counters:
             counter.zero_()
 
-    def _gathered(self) -> NDArray[np.float32]:
-        """The parameters; on a CPU the vector's own memory."""
-        for kernel, piece in self._kernels:
-            piece.copy_(kernel)
-        gathered: NDArray[np.float32] = self.vector.cpu().numpy()
-        return gathered
+    def _write(self, to: NDArray[np.float32]) -> None:
+        """Write the parameters to a vector (dim,)."""
+        if self._has_kernels:
+            for t, piece in zip(self._tensors, self._pieces(torch.from_numpy(to)), strict=True):
+                piece.copy_(t.data)
+        else:
+            to[:] = self.vector.cpu().numpy()
 
     def _pieces(self, vector: torch.Tensor) -> list[torch.Tensor]:
         """Views of a vector (dim,), one for each tensor, in its shape."""
@@ -222,8 +232,8 @@ def local_update(
         for batch in torch.split(torch.from_numpy(order), settings.batch_size):
             batch_loss = loss(model.module(inputs[batch]), targets[batch])
             # One tensor per parameter: collecting them in one vector would write every gradient twice.
-            gradients = torch.autograd.grad(batch_loss, parameters, allow_unused=True)
-            descent.step(gradients)
+            # Without a name, so that they are gone before the next step needs memory for its own.
+            descent.step(torch.autograd.grad(batch_loss, parameters, allow_unused=True))
         if number in marks:
             model.write_difference(start, out=updates[marks.index(number)])
     if marks:
