@@ -20,16 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.core.errors import UserError
+from fedsim.core.errors import RunFailedError, UserError
 
 _SUFFIX = ".fedsim-part"
 _PRIVATE_FILE, _PRIVATE_FOLDER, _OTHERS = 0o600, 0o700, 0o077
 """Modes of a file and a folder that only their owner may use, and the bits of everybody else."""
 
-_NOT_ABOUT_CONTENT = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EIO}
-)
-"""Numbers of an `OSError` that says nothing about the file that is read."""
+_OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EIO})
+"""Numbers of an `OSError` that says nothing about the file that is read, or the place that was chosen."""
 
 LARGEST_EXPANSION = 200
 """Largest size of an archive's member, relative to its compressed size. Measurements stay below 10."""
@@ -107,7 +105,7 @@ def parsing(about: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _NOT_ABOUT_CONTENT:
+        if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
             raise
         raise UserError(f"{about}: {_reason(error)}") from error
 
@@ -155,12 +153,20 @@ def load_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 @contextmanager
 def writing(out: Path) -> Iterator[None]:
-    """A block that writes to the user's `--out`: an `OSError` in it is a `UserError` about that choice."""
+    """A block that writes to the user's `--out`: an `OSError` in it is a `UserError` about that choice.
+
+    A full disk is no mistake of the user's.
+    """
     try:
         yield
-    except shutil.Error as error:  # of a copied folder: source, destination and reason of every file
-        raise UserError(f"--out {out}: cannot be written to: {error.args[0][0][-1]}") from error
+    except shutil.Error as error:
+        # Of a copied folder: source, destination and reason of every file, the reason in words only.
+        reason = error.args[0][0][-1]
+        fault = RunFailedError if os.strerror(errno.ENOSPC) in reason else UserError
+        raise fault(f"--out {out}: cannot be written to: {reason}") from error
     except OSError as error:
+        if error.errno in _OF_THE_MACHINE:
+            raise
         raise UserError(f"--out {out}: cannot be written to: {error.strerror}") from error
 
 

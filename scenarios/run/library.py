@@ -29,7 +29,7 @@ def check_kind(file: Path | str, content: Mapping[str, Any], wanted: Kind) -> No
     found = kind_of(content)
     if found != wanted:
         raise UserError(
-            f"{file}: expected the file of a {wanted}; `fedsim {_COMMANDS[found]} {file}` runs this one"
+            f"{file}: is no file for `fedsim {_COMMANDS[wanted]}`; `fedsim {_COMMANDS[found]} {file}` runs it"
         )
 
 

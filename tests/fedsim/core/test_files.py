@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.core.errors import UserError
+from fedsim.core.errors import RunFailedError, UserError
 from fedsim.core.files import leftovers, write_json, write_npy, write_npz, writing, written_whole
 
 
@@ -63,3 +63,11 @@ def test_a_folder_that_cannot_be_copied_says_why(tmp_path):
         writing(Path("new")),
     ):
         shutil.copytree(tmp_path / "folder", tmp_path / "new")
+
+
+def test_a_full_disk_is_no_mistake_of_the_user():
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError, match="No space left"), writing(Path("new")):
+        raise full
+    with pytest.raises(RunFailedError, match="No space left"), writing(Path("new")):
+        raise shutil.Error([("old/a", "new/a", str(full))])

@@ -123,7 +123,7 @@ def test_unknown_names_list_the_library():
     with pytest.raises(UserError, match=r"quickstrat: no such file.*did you mean quickstart") as caught:
         find_scenario("quickstrat")
     assert "cifar10_fedavg, " in str(caught.value) and "defences" not in str(caught.value)
-    with pytest.raises(UserError, match="`fedsim evaluate defences` runs this one"):
+    with pytest.raises(UserError, match="`fedsim evaluate defences` runs it"):
         find_scenario("defences")
     assert find_scenario("quickstart").stem == "quickstart"
 
