@@ -91,6 +91,7 @@ def _shaped(chain: _Chain, *, cooling: float, rng: np.random.Generator) -> float
     """Cool a chain until columns have taken shape, and return the coordinates at which they have."""
     coordinates, sweeps = FIRST_COORDINATES, 0
     while coordinates < MOST_COORDINATES and (moved := chain.sweep(coordinates, rng)) >= SHAPED:
+        chain.join(coordinates, rng)
         sweeps += 1
         coordinates *= HOT_COOLING if moved >= HOT else cooling
         if sweeps % SWEEPS_PER_EXCHANGE == 0 and moved < SHAPELESS:
@@ -105,6 +106,7 @@ def _healed(chain: _Chain, coordinates: float, *, cooling: float, rng: np.random
 
     Columns take shape all at once, far below the temperature at which they melt, and with many faults. The
     further it cools, the closer known counts and cohort sizes are kept to. Every client has its own energy.
+    Pieces are joined by then: what is left to exchange, the exchanges of stretches find.
     """
     moved, sweeps, sharpness = 1.0, 0, 1.0
     while coordinates < MOST_COORDINATES and moved >= FROZEN:
@@ -147,7 +149,7 @@ class _Chain:
         self._cohort_precision = factor / COHORT_VARIANCE if self._known_sizes else 0.0
 
     def sweep(self, coordinates: float, rng: np.random.Generator, *, everywhere: bool = True) -> float:
-        """Visit the entries and every pair once; return the share of the participations that changed.
+        """Visit the entries once; return the share of the participations that changed.
 
         Not `everywhere`: only in rounds in which entries changed lately.
         """
@@ -167,8 +169,11 @@ class _Chain:
             rng.random(self.P.shape),
         )
         self._changed[rounds] += MEMORY * (changed[rounds] - self._changed[rounds])
-        self._swap(swap_tails, coordinates, rng)
         return float(changed.sum() / max(self.P.sum(dtype=np.int64), 1))
+
+    def join(self, coordinates: float, rng: np.random.Generator) -> int:
+        """Visit every pair once, and let it exchange its columns from some round on; return the exchanges."""
+        return self._swap(swap_tails, coordinates, rng)
 
     def exchange(self, coordinates: float, rng: np.random.Generator) -> int:
         """Visit every pair once, and let it exchange any stretch; return the number of exchanges."""

@@ -138,6 +138,7 @@ def swap_tails(
     R = P.shape[1]
     at, sign, f, g = np.empty(R, np.int64), np.empty(R, np.int64), np.empty(R), np.empty(R)
     before, after, score, by_counts = np.empty(R), np.empty(R), np.empty(R), np.empty(R)
+    heads, tails = np.empty((2, R)), np.empty((2, R))
     tally = tallies(P, window, weight.shape[1])
     exchanges = 0
     for q in range(len(pairs)):
@@ -152,14 +153,9 @@ def swap_tails(
                 m += 1
         if m < 2:
             continue
-        # Cut j leaves the places up to j and exchanges those after it. From one cut to the next, place j
-        # moves from the tail to the head, and all six products change by one row.
+        # The products of every place with those before it, with those behind it, and of all with each other.
         a, b, c, aa, ab, bb = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        for x in range(m):
-            for z in range(m):
-                c += after[x] * after[z] * W[at[x], at[z]]
-                bb += after[x] * after[z] * H[at[x], at[z]]
-        for j in range(m - 1):
+        for j in range(m):
             r = at[j]
             head_w, head_h, tail_w, tail_h = 0.0, 0.0, 0.0, 0.0
             for x in range(j):
@@ -168,12 +164,19 @@ def swap_tails(
             for x in range(j + 1, m):
                 tail_w += after[x] * W[r, at[x]]
                 tail_h += after[x] * H[r, at[x]]
-            a += before[j] * (2 * head_w + before[j] * W[r, r])
-            aa += before[j] * (2 * head_h + before[j] * H[r, r])
-            c -= after[j] * (2 * tail_w + after[j] * W[r, r])
-            bb -= after[j] * (2 * tail_h + after[j] * H[r, r])
-            b += before[j] * tail_w - after[j] * head_w
-            ab += before[j] * tail_h - after[j] * head_h
+            heads[0, j], heads[1, j], tails[0, j], tails[1, j] = head_w, head_h, tail_w, tail_h
+            c += after[j] * (2 * tail_w + after[j] * W[r, r])
+            bb += after[j] * (2 * tail_h + after[j] * H[r, r])
+        # Cut j leaves the places up to j and exchanges those after it. From one cut to the next, place j
+        # moves from the tail to the head, and all six products change by one row.
+        for j in range(m - 1):
+            r = at[j]
+            a += before[j] * (2 * heads[0, j] + before[j] * W[r, r])
+            aa += before[j] * (2 * heads[1, j] + before[j] * H[r, r])
+            c -= after[j] * (2 * tails[0, j] + after[j] * W[r, r])
+            bb -= after[j] * (2 * tails[1, j] + after[j] * H[r, r])
+            b += before[j] * tails[0, j] - after[j] * heads[0, j]
+            ab += before[j] * tails[1, j] - after[j] * heads[1, j]
             score[j] = log_likelihood(coordinates, a, b, c, aa, ab, bb)
         # The counts, from the last place to the first: the tallies take part in the exchange for a while.
         counted = 0.0

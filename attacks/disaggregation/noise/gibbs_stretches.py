@@ -25,6 +25,10 @@ from fedsim.core.compilation import compiled
 
 _compiled = compiled(gibbs, covariance_changes, **covariance_changes.OPTIONS)
 
+HOPELESS = -30.0
+"""Change of the counts' log-likelihood below which a stretch is not judged by the sums: it cannot be right,
+and judging takes most of the time."""
+
 
 @_compiled
 def _cumulated(table: NDArray[np.float64], Z: NDArray[np.float64], at: Any, x: Any, y: Any, m: int) -> None:
@@ -107,7 +111,8 @@ def swap_stretches(
 ) -> int:
     """Visit `pairs` (q, 2) of clients, and draw the stretch in which they exchange columns, or none.
 
-    Arguments and guarantees are those of `gibbs.swap_tails`.
+    Arguments and guarantees are those of `gibbs.swap_tails`, but for stretches that are `HOPELESS` by the
+    counts: these are not drawn.
     """
     R = P.shape[1]
     at, sign, u, w = np.empty(R, np.int64), np.empty(R, np.int64), np.empty(R), np.empty(R)
@@ -147,10 +152,13 @@ def swap_stretches(
                     ones[c] += -sign[j - 1] if c == 0 else sign[j - 1]
                     behind[c] += (-sign[j - 1] if c == 0 else sign[j - 1]) * odds[k, r]
                     present[c] = weight[k, v, tally[k, v] + ones[c]] - weight[k, v, tally[k, v]]
-                _products(tables[0], tables[1], tables[2], i, j, m, both, 0)
-                _products(tables[3], tables[4], tables[5], i, j, m, both, 4)
                 by_counts[s] = behind[0] + behind[1] + present[0] + present[1]
-                score[s] = by_counts[s] - 0.5 * coordinates * _misfit(both)
+                if by_counts[s] < HOPELESS:
+                    score[s] = IMPOSSIBLE
+                else:
+                    _products(tables[0], tables[1], tables[2], i, j, m, both, 0)
+                    _products(tables[3], tables[4], tables[5], i, j, m, both, 4)
+                    score[s] = by_counts[s] - 0.5 * coordinates * _misfit(both)
                 best = max(best, score[s])
                 s += 1
         total = np.exp(-best)
