@@ -1,8 +1,8 @@
-"""What the rounds' sums say about traits of the data: labels, brightness, colours.
+"""What the rounds' sums say about traits of the data, such as how much of each label a round holds.
 
 Clients with alike data have alike updates. A model of independent updates takes what these share for common
 participants. The smallest tensors of a network show it in plain sight: the bias of the output follows the
-labels, and the biases of the first layers follow what the images look like. They are so small that they say
+labels, and the biases of the first layers follow what the inputs look like. They are so small that they say
 next to nothing about who took part.
 """
 
