@@ -24,8 +24,9 @@ PASSES = 60
 """Most passes of the fit; it usually ends after two or three dozen."""
 STEPS_PER_PASS = 4
 """Steps of the fit of scales, noise and levels in one pass, where updates drift."""
-LEAST_PROGRESS = 0.005
-"""Decrease of the misfit in one pass below which the fit ends."""
+LEAST_PROGRESS, WITH_TRAITS = 0.05, 0.005
+"""Decrease of the misfit in one pass below which the fit ends, without and with traits of the data: what
+these explain is taken over from clients and noise in small steps."""
 
 
 def fitted(model: RoundModel, energy: NDArray[np.float64]) -> RoundModel:
@@ -34,6 +35,7 @@ def fitted(model: RoundModel, energy: NDArray[np.float64]) -> RoundModel:
     `energy` (R,) is that of the rounds at the model's level, which bounds their noise.
     """
     misfit, loudest = model.misfit(), energy * model.level**2
+    enough = WITH_TRAITS if model.scales.traits else LEAST_PROGRESS
     for _ in range(PASSES):
         model = model.likelier(steps=STEPS_PER_PASS)
         bound = loudest / model.level**2
@@ -46,7 +48,7 @@ def fitted(model: RoundModel, energy: NDArray[np.float64]) -> RoundModel:
             noise=np.clip(noise, LEAST_ROUND_NOISE * bound, bound),
         )
         before, misfit = misfit, model.misfit()
-        if before - misfit < LEAST_PROGRESS:
+        if before - misfit < enough:
             break
     return model
 

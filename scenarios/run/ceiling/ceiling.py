@@ -72,7 +72,10 @@ def score_ceiling(
         return _none(NO_EVIDENCE)
     rate = float(np.clip(P.mean(), LEAST_RATE, 1 - LEAST_RATE))
     wrong = shuffled(problem.windows, P, np.random.default_rng(0))
-    told, misled = (_achieved(genie(problem, matrix, rate), matrix, alone) for matrix in (P, wrong))
+    exact_sums = instance.subspace.exact
+    told, misled = (
+        _achieved(genie(problem, matrix, rate, exact=exact_sums), matrix, alone) for matrix in (P, wrong)
+    )
     if told is None or misled is None or misled.ones_found > guess.ones_found + MOST_OF_A_WRONG_MATRIX:
         return _none(TOO_FEW_ROUNDS)
     return _ceiling(GENIE, [told, attack, guess], unique_fraction(instance, P, proved & exact))

@@ -16,7 +16,7 @@ round would give the last one away.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,15 +44,18 @@ class Decisions:
     invented: NDArray[np.int64]
 
 
-def genie(problem: DisaggregationProblem, P: NDArray[np.uint8], rate: float) -> Decisions | None:
+def genie(
+    problem: DisaggregationProblem, P: NDArray[np.uint8], rate: float, *, exact: bool
+) -> Decisions | None:
     """The decisions under the model that finds most of the true participation P (rounds, K).
 
     `rate` is the mean participation rate, within (0, 1). The models are those that the attack tries: with few
-    and with many shared profiles, and with updates that are fixed or that move with the server's model. None
-    if no model can be fitted, because rounds are too few.
+    and with many shared profiles, and with updates that are fixed or that move with the server's model; if
+    the sums are `exact`, updates are fixed. None if no model can be fitted, because rounds are too few.
     """
+    drift = (False,) if exact else (False, True)
     with np.errstate(invalid="ignore"):
-        models = [model for model in _models(problem, P) if np.isfinite(model.misfit())]
+        models = [model for model in _models(problem, P, drift) if np.isfinite(model.misfit())]
     every = (_decide(model, problem.windows, P, rate) for model in models)
     return max(every, key=lambda d: int(d.found.sum()) - int(d.invented.sum()), default=None)
 
@@ -74,10 +77,12 @@ def flops(rounds: int, dim: int, participations: int) -> float:
     return 400.0 * rounds**3 + 32.0 * rounds**2 * participations + 4.0 * rounds**2 * dim
 
 
-def _models(problem: DisaggregationProblem, P: NDArray[np.uint8]) -> Iterator[RoundModel]:
+def _models(
+    problem: DisaggregationProblem, P: NDArray[np.uint8], drift: Sequence[bool]
+) -> Iterator[RoundModel]:
     everyone = np.ones(P.shape[1], dtype=np.bool_)
     passing = BeliefPropagation(problem, everyone, iterations=1, damping=0.0)
-    for times, moving in itertools.product(OUTLIERS, (False, True)):
+    for times, moving in itertools.product(OUTLIERS, drift):
         state = replace(passing.start(times, moving=moving), expected=P.astype(np.float64))
         # Nothing is uncertain for the genie.
         yield fitted(replace(passing.model(state), variance=np.zeros(P.shape)), state.observations.energy)

@@ -109,10 +109,10 @@ def test_a_forecast_agrees_with_simulations(clients, rate, window, scenario_file
 
 
 def test_the_command(fedsim, tmp_path):
-    arguments = ["forecast", "--clients", 8, "--rate", 0.3, "--window", 4]
-    done = fedsim(*arguments, "--alternative", "window=8", "--alternative", "known=0.9,rate=0.4")
+    arguments = ["forecast", "--clients", 6, "--rate", 0.3, "--window", 4]
+    done = fedsim(*arguments, "--alternative", "window=8,known=0.9")
     assert (done.status, done.stderr) == (0, "")
-    assert "as it is: based on counting up to 8 rounds, then planted problems of 8 clients" in done.stdout
+    assert "as it is: based on counting up to 6 rounds, then planted problems of 6 clients" in done.stdout
     page = (tmp_path / "forecast.html").read_text()
     assert "data:image/png" in page
     assert "window=8" in page
