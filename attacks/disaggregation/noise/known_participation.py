@@ -53,14 +53,15 @@ def fitted(model: RoundModel, energy: NDArray[np.float64]) -> RoundModel:
     return model
 
 
-def misfits(problem: DisaggregationProblem, matrices: Sequence[NDArray[np.uint8]]) -> list[float]:
-    """Minus twice the log-likelihood of the sums per coordinate, given each matrix (rounds, K) of 0 and 1.
+def fits(problem: DisaggregationProblem, matrices: Sequence[NDArray[np.uint8]]) -> list[RoundModel]:
+    """The model of the sums, fitted to each matrix (rounds, K) of 0 and 1.
 
-    Updates drift in the model, and it is fitted to each matrix. Who has which column does not matter.
+    Updates drift in the model unless the fit finds that they rest. Who has which column does not matter. The
+    `misfit` of a model is minus twice the log-likelihood of the sums per coordinate.
     """
     every = np.ones(len(problem.clients), dtype=np.bool_)
     passing = BeliefPropagation(problem, every, iterations=1, damping=0.0)
     start = passing.start(OUTLIERS, moving=True)
     model = passing.model(start)
     given = (model.given(matrix.astype(np.float64), passing.cohort_sizes) for matrix in matrices)
-    return [fitted(each, start.observations.energy).misfit() for each in given]
+    return [fitted(each, start.observations.energy) for each in given]

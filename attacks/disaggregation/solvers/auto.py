@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import NonNegativeFloat
 
 from attacks.disaggregation.instance import Instance
-from attacks.disaggregation.noise.known_participation import misfits
+from attacks.disaggregation.noise.known_participation import fits
 from attacks.disaggregation.proof.settling import LIKELY_FROM
 from attacks.disaggregation.proof.verdict import judge, resolved
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
@@ -17,7 +18,7 @@ from attacks.disaggregation.solvers.annealing import MOST_SAMPLING, Annealing, s
 from attacks.disaggregation.solvers.blind import QUICK_REFLECTIONS, Blind
 from attacks.disaggregation.solvers.gurobi import Gurobi
 from attacks.disaggregation.solvers.joint import GOOD_ATTEMPT, agreement
-from attacks.disaggregation.solvers.message_passing import MessagePassing
+from attacks.disaggregation.solvers.message_passing import DRIFTING, MessagePassing
 from attacks.disaggregation.solvers.projection import Projection
 from attacks.disaggregation.solvers.solver import AbstractSolver
 from attacks.disaggregation.solvers.sparse import Sparse
@@ -54,8 +55,9 @@ class Auto(AbstractSolver):
     more certain.
 
     Under noise, annealing and the search without counts follow message passing as long as too few columns are
-    likely; annealing is left out if it would take too long. If the counts tell little, annealing follows the
-    search without counts. Without noise the attempt with more resolved columns wins. Under noise the one
+    likely. If annealing would take too long it is left out, and if updates drift so is the search without
+    counts: it takes drift for noise, for minutes. If the counts tell little, annealing follows the search
+    without counts. Without noise the attempt with more resolved columns wins. Under noise the one
     does under whose columns the sums are likeliest: a search that went wrong can be surer than one that did
     not. Columns on which good attempts differ lose confidence. `workers` are those of the projection.
     """
@@ -111,6 +113,8 @@ class Auto(AbstractSolver):
             attempts.append(MessagePassing())
         tried: list[Columns] = []
         for attempt in attempts:
+            if tried and not affordable and isinstance(attempt, Blind) and _drifting(instance, tried[-1]):
+                continue
             tried.append(attempt.solve(instance, rng=rng, progress=progress))
             if _expected(tried[-1]) >= ENOUGH * instance.num_columns:
                 break
@@ -156,8 +160,8 @@ def _likeliest(instance: Instance, tried: list[Columns]) -> Columns:
     """
     if len(tried) == 1:
         return tried[0]
-    matrices = [np.where(found.participation == UNKNOWN, 0, found.participation) for found in tried]
-    best = tried[int(np.argmin(misfits(instance.problem, matrices)))]
+    models = fits(instance.problem, [_known_ones(found) for found in tried])
+    best = tried[int(np.argmin([model.misfit() for model in models]))]
     good = [found for found in tried if _expected(found) >= GOOD_ATTEMPT * _expected(best)]
     confidence = best.confidence * agreement(best.participation.T, [found.participation.T for found in good])
     doubtful = (best.outcome == Outcome.LIKELY) & (confidence < LIKELY_FROM)
@@ -167,6 +171,17 @@ def _likeliest(instance: Instance, tried: list[Columns]) -> Columns:
         outcome=np.where(doubtful, Outcome.UNRESOLVED, best.outcome),
         reason=np.where(doubtful, "no column is likely: attempts found different ones", best.reason),
     )
+
+
+def _drifting(instance: Instance, found: Columns) -> bool:
+    """Whether updates drift, in the model of the sums that fits these columns best."""
+    (model,) = fits(instance.problem, [_known_ones(found)])
+    return model.scales.drift > DRIFTING
+
+
+def _known_ones(found: Columns) -> NDArray[np.uint8]:
+    """(R, K) the participations found, and none of a client without a column."""
+    return np.where(found.participation == UNKNOWN, 0, found.participation)
 
 
 def _resolved(columns: Columns) -> float:

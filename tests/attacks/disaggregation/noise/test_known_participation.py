@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attacks.disaggregation.noise.known_participation import misfits
+from attacks.disaggregation.noise.known_participation import fits
 from tests.helpers.drifting import drifting
 
 
@@ -13,6 +13,8 @@ def test_true_columns_explain_drifting_sums_best():
     shuffled = rng.permutation(P, axis=0)
     missing = P.copy()
     missing[:, :4] = 0
-    truth, renamed, wrong, fewer = misfits(problem, [P, others_names, shuffled, missing])
+    truth, renamed, wrong, fewer = (
+        model.misfit() for model in fits(problem, [P, others_names, shuffled, missing])
+    )
     np.testing.assert_allclose(truth, renamed, rtol=1e-6)
     assert truth < fewer < wrong

@@ -5,6 +5,7 @@ import pytest
 
 from attacks.disaggregation import disaggregate
 from attacks.disaggregation.recovery import Columns, Outcome
+from attacks.disaggregation.solvers import auto
 from attacks.disaggregation.solvers.annealing import Annealing
 from attacks.disaggregation.solvers.blind import Blind
 from attacks.disaggregation.solvers.message_passing import MessagePassing
@@ -48,3 +49,15 @@ def test_columns_on_which_good_attempts_differ_are_not_likely(monkeypatch, probl
     recovery = disaggregate(problem, "auto", rng=np.random.default_rng(0))
     np.testing.assert_array_equal(recovery.outcome == Outcome.LIKELY, half)
     np.testing.assert_allclose(recovery.confidence, np.where(half, 0.8, 0.8 / 3))
+
+
+@pytest.mark.parametrize("drift", [2.0, 0.0])
+def test_drift_is_not_searched_as_noise_where_that_takes_long(monkeypatch, drift):
+    problem, P = drifting(3, drift=drift, noise_sd=0.4, clients=12, rounds=48, dim=800)
+    monkeypatch.setattr(auto, "MOST_SAMPLING", 0)
+    attempt(monkeypatch, MessagePassing, P, confidence=0.6, likely=2)
+    attempt(monkeypatch, Blind, P, confidence=0.9, likely=P.shape[1])
+    tried = []
+    monkeypatch.setattr(Blind, "solve", lambda *args, solve=Blind.solve, **kwargs: tried.append(1) or solve())
+    disaggregate(problem, "auto", rng=np.random.default_rng(0))
+    assert bool(tried) == (drift == 0)
