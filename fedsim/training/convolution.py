@@ -19,6 +19,7 @@ from fedsim.core.compilation import compiled
 from fedsim.training import addresses
 from fedsim.training.addresses import address, arranged, pointer_at
 from fedsim.training.local_training import WIDE_KERNEL
+from fedsim.training.products import times_transposed
 
 _TAPS = 9
 """Places that a kernel sees at a time, line by line."""
@@ -98,7 +99,7 @@ class _Convolve(torch.autograd.Function):
         ctx.save_for_backward(maps, weight, beside)
         ctx.shape = shape
         if _is_larger(weight, shape):
-            by_place = _patches(maps, shape) @ _matrix(weight).T
+            by_place = times_transposed(_patches(maps, shape), _matrix(weight))
             outputs = by_place.view(n, shape.rows, shape.columns, -1).permute(0, 3, 1, 2)
         else:
             outputs = torch.conv2d(maps, weight, stride=stride, padding=1)
@@ -116,7 +117,7 @@ class _Convolve(torch.autograd.Function):
         shape: _Shape = ctx.shape
         gradient = arranged(gradient)
         if shape.channels >= WIDE_KERNEL:
-            matrix = _rows(gradient).T @ _patches(maps, shape)
+            matrix = times_transposed(_rows(gradient).T, _patches(maps, shape).T)
             by_weight = matrix.view(len(weight), 3, 3, -1).permute(0, 3, 1, 2)
         else:
             by_weight = _own_gradient(gradient, maps, weight, shape.stride, of_maps=False)
@@ -124,12 +125,12 @@ class _Convolve(torch.autograd.Function):
         if beside is not None and of_beside is not None:
             of_beside = arranged(of_beside)
             by_beside = _own_gradient(of_beside, maps, beside, shape.stride, of_maps=False)
-            by_its_places = _rows(of_beside) @ _matrix(beside)
+            by_its_places = times_transposed(_rows(of_beside), _matrix(beside).T)
         if shape.stride == 1 and not _is_larger(weight, shape):
             by_maps = _own_gradient(gradient, maps, weight, shape.stride, of_maps=True)
         else:
             by_maps = torch.empty_like(maps)
-            by_patches = _rows(gradient) @ _matrix(weight)
+            by_patches = times_transposed(_rows(gradient), _matrix(weight).T)
             fold = _fold if shape.stride == 1 else _fold_strided
             fold(address(by_patches), address(by_its_places), address(by_maps), shape)
         return by_maps, by_weight, by_beside, None

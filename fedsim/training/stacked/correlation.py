@@ -21,10 +21,10 @@ import numpy as np
 from fedsim.core.compilation import compiled
 from fedsim.training.stacked import vectors
 from fedsim.training.stacked.vectors import (
+    LANES,
     OUTPUT_LANES,
     SPAN_FLOATS,
     STRETCH_FLOATS,
-    STRETCHES,
     Floats,
     Indices,
     Places,
@@ -76,11 +76,11 @@ def _where(kernel: tuple[int, int, int], strides: tuple[int, int, int]) -> Indic
 def _largest(
     found: Floats, width: int, values: Floats, places: Places, shape: tuple[int, int], at: int
 ) -> None:
-    """The maximum of each 2×2 block of an output plane, and its position; both with 8 numbers to spare."""
+    """The maximum of each 2×2 block of an output plane, and its position; both have LANES to spare."""
     rows, columns = shape
     for row in range(rows):
-        # Eight at a time: the next line overwrites the numbers beyond the end of this line.
-        for column in range(0, columns, 8):
+        # A vector at a time: the next line overwrites the numbers beyond the end of this line.
+        for column in range(0, columns, LANES):
             choose(found, 2 * (row * width + column), width, values, places, at + row * columns + column)
 
 
@@ -111,12 +111,12 @@ def _along_lines(x: Floats, kernels: Kernels, taps: Indices, pool: int, out: Poo
     samples = x.reshape(copies, batch, channels * height * width)
     sample = np.zeros(samples.shape[2] + span + wide, np.float32)
     # Pooling looks at two vectors at a time.
-    one, two = np.empty(span + 16, np.float32), np.empty(span + 16, np.float32)
+    one, two = np.empty(span + 2 * LANES, np.float32), np.empty(span + 2 * LANES, np.float32)
     all_values = out.values.reshape(copies, batch, outputs * positions)
     all_places = out.places.reshape(copies, batch, outputs * positions)
     values, places = (
-        np.empty(outputs * positions + 8, np.float32),
-        np.empty(outputs * positions + 8, np.uint32),
+        np.empty(outputs * positions + LANES, np.float32),
+        np.empty(outputs * positions + LANES, np.uint32),
     )
     for copy in range(copies):
         weight, bias = kernels.weight[copy].reshape(outputs, len(taps)), kernels.bias[copy]
@@ -128,8 +128,8 @@ def _along_lines(x: Floats, kernels: Kernels, taps: Indices, pool: int, out: Poo
                 other = min(output + 1, outputs - 1)
                 one[:] = bias[output]
                 two[:] = bias[other]
-                for at in range(0, span, SPAN_FLOATS):
-                    add_weighted(one, two, at, sample, taps, weight[output], weight[other], len(taps))
+                spans = span // SPAN_FLOATS
+                add_weighted(one, two, spans, sample, taps, weight[output], weight[other], len(taps))
                 for each in range(output, other + 1):
                     sums = one if each == output else two
                     if pool == 2:
@@ -156,6 +156,10 @@ def _across_outputs(x: Floats, kernels: Kernels, taps: Indices, out: Pooled) -> 
         np.empty((positions, OUTPUT_LANES), np.float32),
         np.empty((positions, OUTPUT_LANES), np.uint32),
     )
+    corners = np.empty(positions, np.uint32)
+    for position in range(positions):
+        row, column = divmod(position, columns)
+        corners[position] = 2 * (row * width + column)
     for copy in range(copies):
         weight = kernels.weight[copy].reshape(outputs, len(taps))
         for output in range(outputs):
@@ -166,13 +170,10 @@ def _across_outputs(x: Floats, kernels: Kernels, taps: Indices, out: Pooled) -> 
         for number in range(batch):
             begin = (copy * batch + number) * channels * height * width
             for group in range(groups):
-                for position in range(positions):
-                    row, column = divmod(position, columns)
-                    strongest(
-                        seen, begin, 2 * (row * width + column), width,
-                        taps, weights[group], biases[group], len(taps),
-                        values, places, position * OUTPUT_LANES,
-                    )  # fmt: skip
+                strongest(
+                    seen, begin, corners, positions, width,
+                    taps, weights[group], biases[group], len(taps), values, places,
+                )  # fmt: skip
                 for lane in range(min(OUTPUT_LANES, outputs - group * OUTPUT_LANES)):
                     output = group * OUTPUT_LANES + lane
                     for position in range(positions):
@@ -252,19 +253,18 @@ def correlate_backward(above: Pooled, x: Floats, weight: Floats, by: Kernels, be
     """
     copies, batch, channels, height, width = x.shape
     _, outputs, _, high, wide = weight.shape
-    # A patch has one run of memory per line of the kernel. A run is whole stretches of STRETCH_FLOATS
-    # numbers; STRETCHES of them are treated at a time. Beyond the patch a kernel is 0, and its
-    # gradient is not read.
+    # A patch has one run of memory per line of the kernel, of whole stretches. Beyond the patch a kernel is
+    # 0, and its gradient is not read.
     run = -(-wide * channels // STRETCH_FLOATS) * STRETCH_FLOATS
-    groups = -(-high * run // (STRETCHES * STRETCH_FLOATS))
-    shifts = np.zeros(groups * STRETCHES, np.intp)
-    for stretch in range(high * run // STRETCH_FLOATS):
+    stretches = high * run // STRETCH_FLOATS
+    shifts = np.empty(stretches, np.intp)
+    for stretch in range(stretches):
         down, part = divmod(stretch * STRETCH_FLOATS, run)
         shifts[stretch] = down * width * channels + part
     sample = np.zeros(height * width * channels + run, np.float32)
     by_sample = np.zeros_like(sample)
     where = _where((channels, high, wide), (1, run, channels))
-    kernels = np.zeros((outputs, groups * STRETCHES * STRETCH_FLOATS), np.float32)
+    kernels = np.zeros((outputs, stretches * STRETCH_FLOATS), np.float32)
     by_kernels = np.empty_like(kernels)
     planes, by_planes = (
         x.reshape(copies, batch, channels, height * width),
@@ -292,11 +292,9 @@ def correlate_backward(above: Pooled, x: Floats, weight: Floats, by: Kernels, be
                 places = above.places[copy, number, output].ravel()
                 by.bias[copy, output] += gradient.sum()
                 count = _note(gradient, places, order, channels, begins, factors)
-                for group in range(groups):
-                    stretch, at = group * STRETCHES, group * STRETCHES * STRETCH_FLOATS
-                    gather(by_kernels[output], at, sample, begins, factors, count, shifts, stretch)
-                    if below.size:
-                        scatter(kernels[output], at, by_sample, begins, factors, count, shifts, stretch)
+                gather(by_kernels[output], stretches, sample, begins, factors, count, shifts)
+                if below.size:
+                    scatter(kernels[output], stretches, by_sample, begins, factors, count, shifts)
             if below.size:
                 _channels_first(by_sample, by_planes[copy, number])
         for output in range(outputs):
