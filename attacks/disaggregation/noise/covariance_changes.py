@@ -89,23 +89,25 @@ def exchange(
     places: NDArray[np.int64],
     coordinates: float,
 ) -> float:
-    """Let two columns (n,) with their own `energies` exchange these `places`, entry by entry.
+    """Let two columns (n,) with their own `energies` exchange the `places`, where they differ, one by one.
 
     Columns, W and H stay up to date. Returns the change of the log-likelihood.
     """
-    f, g, gain = np.empty(len(W)), np.empty(len(W)), 0.0
+    f, g, gain = np.zeros(len(W)), np.empty(len(W)), 0.0
     for x in places:
-        for c in range(2):
-            column = first if c == 0 else second
-            sign = -1.0 if column[x] == 1 else 1.0
-            f[:] = 0.0
-            for y in range(len(W)):
+        # Both clients change in the same round, so it is one change of rank two.
+        one = -energies[0] if first[x] == 1 else energies[0]
+        two = -energies[1] if second[x] == 1 else energies[1]
+        for y in range(len(W)):
+            if first[y] or second[y]:
                 near = np.exp(-abs(position[x] - position[y]))
-                g[y] = sign * energies[c] * near if column[y] == 1 else 0.0
-            f[x], g[x] = 1.0, 0.5 * sign * energies[c]
-            a, b, cc, aa, ab, bb = add(W, H, f, g)
-            gain += log_likelihood(coordinates, a, b, cc, aa, ab, bb)
-            column[x] = 1 - column[x]
+                g[y] = near * (one * first[y] + two * second[y])
+            else:
+                g[y] = 0.0
+        f[x], g[x] = 1.0, 0.5 * (one + two)
+        a, b, c, aa, ab, bb = add(W, H, f, g)
+        gain += log_likelihood(coordinates, a, b, c, aa, ab, bb)
+        f[x], first[x], second[x] = 0.0, 1 - first[x], 1 - second[x]
     return gain
 
 

@@ -30,14 +30,24 @@ HOPELESS = -30.0
 and judging takes most of the time."""
 
 
+LEAST_DETERMINANT = 1e-9
+"""Least determinant of Ω, relative to the present one, after the first half of a change: below this, rounding
+errors would decide."""
+
+
 @_compiled
-def _cumulated(table: NDArray[np.float64], Z: NDArray[np.float64], at: Any, x: Any, y: Any, m: int) -> None:
-    """table[i, j] = Σ over a < i and b < j of x_a Z[at_a, at_b] y_b."""
+def _cumulate(tables: NDArray[np.float64], Z: NDArray[np.float64], at: Any, u: Any, w: Any, m: int) -> None:
+    """tables[c, i, j] = Σ over a < i and b < j of x_a Z[at_a, at_b] y_b, for xy = uu, uw and ww."""
     for a in range(m):
-        row = 0.0
+        uu, uw, ww = 0.0, 0.0, 0.0
         for b in range(m):
-            row += x[a] * Z[at[a], at[b]] * y[b]
-            table[a + 1, b + 1] = table[a, b + 1] + row
+            z = Z[at[a], at[b]]
+            uu += u[a] * z * u[b]
+            uw += u[a] * z * w[b]
+            ww += w[a] * z * w[b]
+            tables[0, a + 1, b + 1] = tables[0, a, b + 1] + uu
+            tables[1, a + 1, b + 1] = tables[1, a, b + 1] + uw
+            tables[2, a + 1, b + 1] = tables[2, a, b + 1] + ww
 
 
 @_compiled
@@ -47,52 +57,51 @@ def _block(table: NDArray[np.float64], a: int, b: int, c: int, d: int) -> float:
 
 
 @_compiled
-def _products(uu: Any, uw: Any, ww: Any, i: int, j: int, m: int, left: Any, column: int) -> None:
-    """Write C Vᵀ Z V (4, 4) into `left` from this column on.
+def _products(tables: NDArray[np.float64], i: int, j: int, m: int) -> Any:
+    """VᵀZV, where V holds u before, w inside, u inside and w after the stretch from i to j.
 
-    V holds u before, w inside, u inside and w after the stretch from i to j; C exchanges neighbours.
+    It is symmetric: 00, 01, 11 in the first block of 2 × 2, 02, 03, 12, 13 beside it, 22, 23, 33 in the last.
     """
-    g01, g23 = _block(uw, 0, i, i, j), _block(uw, i, j, j, m)
-    g02, g13 = _block(uu, 0, i, i, j), _block(ww, i, j, j, m)
-    g03, g12 = _block(uw, 0, i, j, m), _block(uw, i, j, i, j)
-    left[1, column], left[0, column + 1] = _block(uu, 0, i, 0, i), _block(ww, i, j, i, j)
-    left[3, column + 2], left[2, column + 3] = _block(uu, i, j, i, j), _block(ww, j, m, j, m)
-    left[0, column], left[1, column + 1], left[2, column + 2], left[3, column + 3] = g01, g01, g23, g23
-    left[1, column + 2], left[3, column] = g02, g02
-    left[1, column + 3], left[2, column] = g03, g03
-    left[0, column + 2], left[3, column + 1] = g12, g12
-    left[0, column + 3], left[2, column + 1] = g13, g13
+    uu, uw, ww = tables[0], tables[1], tables[2]
+    first = _block(uu, 0, i, 0, i), _block(uw, 0, i, i, j), _block(ww, i, j, i, j)
+    beside = _block(uu, 0, i, i, j), _block(uw, 0, i, j, m), _block(uw, i, j, i, j), _block(ww, i, j, j, m)
+    last = _block(uu, i, j, i, j), _block(uw, i, j, j, m), _block(ww, j, m, j, m)
+    return first, beside, last
 
 
 @_compiled
-def _misfit(both: NDArray[np.float64]) -> float:
-    """log det(1 + X) − tr((1 + X)⁻¹ Y) for X and Y (4, 4) side by side in `both`, which is overwritten."""
-    determinant = 1.0
-    for k in range(4):
-        both[k, k] += 1
-    for k in range(4):
-        pivot = k
-        for r in range(k + 1, 4):
-            if abs(both[r, k]) > abs(both[pivot, k]):
-                pivot = r
-        if pivot != k:
-            determinant = -determinant
-            for c in range(8):
-                both[k, c], both[pivot, c] = both[pivot, c], both[k, c]
-        determinant *= both[k, k]
-        if both[k, k] == 0:
-            return -IMPOSSIBLE
-        for r in range(4):
-            if r != k:
-                factor = both[r, k] / both[k, k]
-                for c in range(k, 8):
-                    both[r, c] -= factor * both[k, c]
-    if determinant <= 0:
+def _misfit(of_w: Any, of_h: Any) -> float:
+    """log det(C + A) − tr((C + A)⁻¹ B), from the products A and B of `_products`; C exchanges neighbours.
+
+    The change of Ω is V C Vᵀ, and C is its own inverse. Gaussian elimination in blocks of 2 × 2.
+    """
+    (p00, p01, p11), (q00, q01, q10, q11), (r00, r01, r11) = of_w
+    (a00, a01, a11), (b00, b01, b10, b11), (c00, c01, c11) = of_h
+    p01 += 1
+    r01 += 1
+    first = p00 * p11 - p01 * p01
+    if abs(first) < LEAST_DETERMINANT:
         return -IMPOSSIBLE
-    misfit = np.log(determinant)
-    for k in range(4):
-        misfit -= both[k, 4 + k] / both[k, k]
-    return float(misfit)
+    # T = P⁻¹Q
+    over = 1 / first
+    t00, t01 = over * (p11 * q00 - p01 * q10), over * (p11 * q01 - p01 * q11)
+    t10, t11 = over * (p00 * q10 - p01 * q00), over * (p00 * q11 - p01 * q01)
+    # R − QᵀT
+    r00 -= q00 * t00 + q10 * t10
+    r01 -= q00 * t01 + q10 * t11
+    r11 -= q01 * t01 + q11 * t11
+    second = r00 * r11 - r01 * r01
+    if first * second <= 0:
+        return -IMPOSSIBLE
+    # What is left of B after the same elimination.
+    x00, x01 = a00 * t00 + a01 * t10 - b00, a00 * t01 + a01 * t11 - b01
+    x10, x11 = a01 * t00 + a11 * t10 - b10, a01 * t01 + a11 * t11 - b11
+    c00 += t00 * (x00 - b00) + t10 * (x10 - b10)
+    c01 += t00 * x01 + t10 * x11 - b00 * t01 - b10 * t11
+    c11 += t01 * (x01 - b01) + t11 * (x11 - b11)
+    fit = over * (p11 * a00 - 2 * p01 * a01 + p00 * a11)
+    fit += (r11 * c00 - 2 * r01 * c01 + r00 * c11) / second
+    return float(np.log(first * second) - fit)
 
 
 @_compiled
@@ -116,8 +125,8 @@ def swap_stretches(
     """
     R = P.shape[1]
     at, sign, u, w = np.empty(R, np.int64), np.empty(R, np.int64), np.empty(R), np.empty(R)
-    tables = np.zeros((6, R + 1, R + 1))
-    both, f, g = np.empty((4, 8)), np.empty(R), np.empty(R)
+    of_w, of_h = np.zeros((3, R + 1, R + 1)), np.zeros((3, R + 1, R + 1))
+    f, g = np.empty(R), np.empty(R)
     score, by_counts = np.empty(R * (R + 1) // 2), np.empty(R * (R + 1) // 2)
     tally = tallies(P, window, weight.shape[1])
     behind, ones, present = np.empty(2), np.empty(2, np.int64), np.empty(2)
@@ -133,10 +142,8 @@ def swap_stretches(
                 m += 1
         if m < 2:
             continue
-        for z, Z in enumerate((W, H)):
-            _cumulated(tables[3 * z], Z, at, u, u, m)
-            _cumulated(tables[3 * z + 1], Z, at, u, w, m)
-            _cumulated(tables[3 * z + 2], Z, at, w, w, m)
+        _cumulate(of_w, W, at, u, w, m)
+        _cumulate(of_h, H, at, u, w, m)
         best, s = 0.0, 0
         for i in range(m):
             # Of each client: the log-odds of windows behind, and the change and log-odds of the present one.
@@ -156,9 +163,8 @@ def swap_stretches(
                 if by_counts[s] < HOPELESS:
                     score[s] = IMPOSSIBLE
                 else:
-                    _products(tables[0], tables[1], tables[2], i, j, m, both, 0)
-                    _products(tables[3], tables[4], tables[5], i, j, m, both, 4)
-                    score[s] = by_counts[s] - 0.5 * coordinates * _misfit(both)
+                    misfit = _misfit(_products(of_w, i, j, m), _products(of_h, i, j, m))
+                    score[s] = by_counts[s] - 0.5 * coordinates * misfit
                 best = max(best, score[s])
                 s += 1
         total = np.exp(-best)

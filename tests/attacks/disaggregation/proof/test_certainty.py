@@ -1,5 +1,6 @@
 """No false proof where the assumptions hold: against the truth and against every binary column there is."""
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -30,12 +31,18 @@ def mixed_problem(seed):
     )
 
 
+@cache
+def every_column(rounds):
+    """(2**rounds, rounds) all binary columns."""
+    return np.array(list(product((0, 1), repeat=rounds)), dtype=np.uint8)
+
+
 def alternatives(problem, participation, client, left):
     """How many binary columns lie in the space of the true P and have the client's exact counts.
 
     They have ones only where the other proved columns leave room in the cohorts.
     """
-    every = np.array(list(product((0, 1), repeat=problem.rounds)), dtype=np.uint8)
+    every = every_column(problem.rounds)
     fits = problem.windows.of(np.full(len(every), client)).meet(every) & (every <= left).all(axis=1)
     values, vectors = np.linalg.eigh(participation.astype(float) @ participation.T)
     U = vectors[:, values > 1e-9]
@@ -66,9 +73,10 @@ def test_what_is_proved_is_right_and_has_no_alternative(solver):
 
 
 @pytest.mark.slow
-def test_ten_thousand_problems_without_a_false_proof():
-    proved = sum(check(seed, Projection(max_iterations=100)) for seed in range(1000, 11000))
-    assert proved > 5_000
+@pytest.mark.parametrize("first", [1000, 3500, 6000, 8500])
+def test_ten_thousand_problems_without_a_false_proof(first):
+    proved = sum(check(seed, Projection(max_iterations=100)) for seed in range(first, first + 2500))
+    assert proved > 1_250
 
 
 def test_a_certificate_is_found_where_the_counts_leave_one_column():
