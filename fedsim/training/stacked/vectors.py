@@ -46,7 +46,7 @@ _AT_A_TIME = (2, 1) if _MANY_REGISTERS else (1,)
 """Spans or blocks that are treated at a time, as many as there are, and then those that are left."""
 _GATHERED = (10, 9, 5, 3, 1) if _MANY_REGISTERS else (5, 3, 1)
 """The same of stretches that are gathered."""
-_SCATTERED = (5, 4, 3, 2, 1)
+_SCATTERED = (9, 5, 4, 3, 2, 1)
 """The same of stretches that are scattered, on all processors: a number gets products of several stretches,
 and their order counts."""
 _LARGEST_LEFT = 5

@@ -10,14 +10,22 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
-CORRELATE = """
+ADD = """
 import numpy as np
-from fedsim.training.stacked.correlation import Kernels, Pooled, correlate
-x = np.ones((1, 1, 1, 6, 6), np.float32)
-kernels = Kernels(np.ones((1, 1, 1, 3, 3), np.float32), np.zeros((1, 1), np.float32))
-values = np.zeros((1, 1, 1, 2, 2), np.float32)
-correlate(x, kernels, 2, Pooled(values, np.zeros(values.shape, np.uint32)))
-print(values.sum(), sum(correlate.stats.cache_hits.values()))
+from fedsim.loops import add
+from fedsim.training.stacked import vectors
+found = np.zeros(vectors.LINE_FLOATS, np.float32)
+add(np.ones(vectors.LINE_FLOATS, np.float32), np.zeros_like(found), found)
+print(found.sum(), sum(add.stats.cache_hits.values()))
+"""
+
+LOOPS = """
+from fedsim.core.compilation import compiled
+from fedsim.training.stacked import vectors
+
+@compiled(vectors)
+def add(numbers, sums, squares):
+    vectors.add_squares(numbers, 0, len(numbers), 1, sums, squares, 0)
 """
 
 SCALE = """
@@ -31,9 +39,10 @@ print(out.sum(), sum(scale_rows.stats.cache_hits.values()))
 
 @pytest.fixture
 def package(tmp_path):
-    """A copy of the package, without anything compiled."""
+    """A copy of the package, without anything compiled, and with a loop that is compiled quickly."""
     copy = tmp_path / "copy"
     shutil.copytree(ROOT / "fedsim", copy / "fedsim", ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "fedsim" / "loops.py").write_text(LOOPS)
     return copy
 
 
@@ -62,10 +71,10 @@ def change(file, old, new):
     ("code", "file", "texts", "results"),
     [
         (
-            CORRELATE,
+            ADD,
             "fedsim/training/stacked/vectors.py",
             ("builder.fadd(total", "builder.fsub(total"),
-            (36, -36),
+            (32, -32),
         ),
         (SCALE, "fedsim/tasks/images/pixels.py", ("MID_GREY = 127.5", "MID_GREY = 510.0"), (1, -0.5)),
     ],

@@ -42,7 +42,7 @@ def test_replicas_that_differ_lower_the_confidence():
 
 def test_columns_of_a_moving_model_are_found_without_counts():
     """The number of clients is not given either; a search that takes drift for noise finds nothing."""
-    problem, P = drifting(7, drift=1.0, noise_sd=0.2)
+    problem, P = drifting(8, drift=1.0, noise_sd=0.2)
     problem = replace(problem, counts=None, num_clients=None)
     recovery = disaggregate(problem, "blind", rng=np.random.default_rng(0))
     likely = recovery.participation[:, recovery.outcome == Outcome.LIKELY]
