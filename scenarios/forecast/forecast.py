@@ -144,8 +144,13 @@ class Forecast:
 
     @property
     def half_at_best(self) -> int | None:
-        """Rounds of the first planted problem whose evidence could expose half of the clients."""
-        return next((point.rounds for point in self.ceiling if point.fraction >= HALF_EXPOSED), None)
+        """Rounds of the first planted problem whose evidence could expose half of the clients.
+
+        It is no later than `half`: an attack shows what is possible.
+        """
+        planted = [point.rounds for point in self.ceiling if point.fraction >= HALF_EXPOSED]
+        shown = [self.half] if self.ceiling and self.half is not None else []
+        return min((*planted, *shown), default=None)
 
     def figures(self) -> dict[str, Any]:
         """All figures, for JSON."""
@@ -203,7 +208,9 @@ def forecast(setting: Setting, progress: Progress = silent) -> Forecast:
         found = [exposure(problem, ceiling=rising) for problem in problems]
         at_best = [exposed.at_best for exposed in found if exposed.at_best is not None]
         if len(at_best) == len(found):
-            ceiling.append(CurvePoint(rounds, float(np.mean(at_best)), PLANTED))
+            # The genie judges single rounds, and may find less than counts that leave no choice.
+            best = max(float(np.mean(at_best)), setting.exposed_by_counts(rounds))
+            ceiling.append(CurvePoint(rounds, best, PLANTED))
         # Up to as many rounds as clients, counting is exact and the attack only guesses.
         if step not in FEW_ROUNDS_PER_CLIENT and rounds > curve[-1].rounds:
             curve.append(CurvePoint(rounds, float(np.mean([e.by_attack for e in found])), PLANTED))

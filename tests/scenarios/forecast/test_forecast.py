@@ -1,6 +1,7 @@
 """Forecasts: the counting by hand, and the planted problems against full simulations."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -70,6 +71,15 @@ def test_the_ceiling_is_no_lower_than_the_attack():
     assert all(point.fraction >= by_attack.get(point.rounds, 0.0) for point in found.ceiling)
     assert found.ceiling[-1].fraction >= 0.95
     assert found.half_at_best <= found.half
+
+
+def test_half_at_best_is_no_later_than_the_attack():
+    """Counting interpolates between its points; the ceiling takes the planted problems as they are."""
+    found = curve((10, 0.0), (20, 1.0))
+    assert found.half == 15
+    assert found.half_at_best is None
+    assert replace(found, ceiling=(CurvePoint(18, 0.9, "planted"),)).half_at_best == 15
+    assert replace(found, ceiling=(CurvePoint(9, 0.9, "planted"),)).half_at_best == 9
 
 
 def test_one_client_is_exposed_no_later_than_half_of_all():
