@@ -227,6 +227,8 @@ def attack(
                 )
             result = runner.attack_run(settings, directory, honest, solving=bar("solving"), inferring=bar)
             return Run(folder, result)
+        if folder.resolve() in Path(out).resolve().parents:
+            raise UserError(f"--out {out}: lies in the run that is attacked: choose a folder beside it")
         with alone_in(Path(out), create=True):
             copy = RunDirectory.create(Path(out), replace=force)
             with copy.kept_unless_refused():

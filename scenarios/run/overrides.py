@@ -139,4 +139,6 @@ def toml_value(text: str) -> Any:
     except UserError as error:
         if not isinstance(error.__cause__, tomllib.TOMLDecodeError):
             raise
+        if text.lstrip().startswith(("{", "[")):
+            raise UserError(f"{text}: expected a TOML table or list: {error.__cause__}") from error
         return float(text) if re.fullmatch(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", text, re.I) else text

@@ -77,6 +77,9 @@ def test_attack_again_with_another_solver(fedsim, run_copy, tmp_path):
     done = fedsim("attack", run_copy, "--set", "attack.solver=highs")
     assert (done.status, files_below(run_copy)) == (2, before)
     assert "holds the result of another attack: choose --out for a copy, or add --force" in done.stderr
+    done = fedsim("attack", run_copy, "--out", run_copy / "inner")
+    assert (done.status, files_below(run_copy)) == (2, before)
+    assert "lies in the run that is attacked: choose a folder beside it" in done.stderr
     done = fedsim("attack", run_copy, "--set", "attack.solver=highs", "--out", tmp_path / "copy")
     assert (done.status, files_below(run_copy)) == (0, before), done.stderr
     done = fedsim("attack", run_copy, "--set", "attack.solver=highs", "--force")
@@ -206,6 +209,7 @@ def test_what_torch_cannot_allocate_is_memory_too(fedsim, scenario_file):
         (["--set", "clients.batch_sise=8"], "clients.batch_sise: unknown key"),
         (["--set", "clients.batch_size=eight"], "clients.batch_size is 'eight': expected a valid integer"),
         (["--set", "analytics.window=0"], "analytics.window is 0: expected greater than 0"),
+        (["--set", "federation.strategy={name='fedadam'"], "expected a TOML table or list: Unclosed inline"),
         (["--set", "data={ name = 'cifar10', path = 'gone.npz' }"], "data.path: there is no file gone.npz"),
         (["--set", "clients.dataset_size=1000"], "clients.dataset_size: 6 clients × 1000 examples need 6000"),
         (["--set", "federation.participation={ name = 'cohort', size = 9 }"], "participation.size is 9"),
