@@ -117,6 +117,17 @@ class State:
     confidence: NDArray[np.float64]
     iteration: int = 0
 
+    def after(self, columns: NDArray[np.uint8], model: RoundModel) -> State:
+        """The state with these columns and the model that was fitted to them."""
+        return replace(
+            self,
+            observations=self.observations.levelled(model),
+            scales=model.scales,
+            relative_energy=model.relative_energy,
+            noise=model.noise,
+            columns=columns,
+        )
+
 
 class BeliefPropagation:
     """The iteration, with everything that all attempts share. Matrices are rounds × clients, as P is.

@@ -15,12 +15,18 @@ from attacks.disaggregation.counts.windows import Windows
 from attacks.disaggregation.instance import Instance
 from attacks.disaggregation.noise.annealing import Evidence, annealed
 from attacks.disaggregation.noise.belief_propagation import BeliefPropagation, State
+from attacks.disaggregation.noise.known_participation import fitted
 from attacks.disaggregation.solvers.joint import JointSolver, agreement
 from fedsim.core.progress import Progress
 
 MOST_SAMPLING = 2e8
 """Participations × rounds² up to which annealing is tried: 100 clients at a rate of .1 over 270 rounds, which
 takes a few minutes."""
+WORK_OF_REPLICAS = 8e7
+"""The same for all replicas together, where there are more than three: 40 clients at a rate of .15 over 120
+rounds get seven."""
+VOTERS, MOST_REPLICAS = 3, 12
+"""Replicas that vote on a column, the likeliest ones, and the most that are tried."""
 CLEAR_NAMES = 0.95
 """Mean confidence in the names by noisy counts from which belief propagation goes on with them."""
 
@@ -29,49 +35,57 @@ class Annealing(JointSolver):
     """Gibbs sampling from a random start, cooled down; belief propagation finishes the columns.
 
     It needs no count to begin with, so it also works where counts are rare, noisy or mostly missing. Of the
-    independent `replicas`, the likeliest is kept; a column on which they differ loses confidence. In the end,
-    noisy counts name the columns all together. `cooling` is the factor of the inverse temperature from sweep
-    to sweep. `outliers` is that of `message_passing`.
+    independent `replicas`, the one under whose columns the sums are likeliest is kept; a column on which it
+    differs from the next likeliest loses confidence. By default there are 3 replicas, and up to 12 in small
+    federations, where they take a second each, until the three likeliest agree. In the end, noisy counts name
+    the columns all together. `cooling` is the factor of the inverse temperature from sweep to sweep.
+    `outliers` is that of `message_passing`.
     """
 
     name: Literal["annealing"] = "annealing"
     outliers: PositiveFloat = 2.0
-    replicas: PositiveInt = 3
+    replicas: PositiveInt | None = None
     cooling: float = Field(default=1.003, gt=1, le=2)
 
     def search(
         self, passing: BeliefPropagation, windows: Windows, *, rng: np.random.Generator, progress: Progress
     ) -> State:
-        """The likeliest replica, whose confidence counts how many replicas agree on a column."""
+        """The likeliest replica, whose confidence counts how many others agree on a column."""
         evidence = Evidence(windows, passing.prior.T, passing.cohort_sizes)
         start = passing.start(self.outliers, moving=True)
-        states: list[State] = []
-        misfits: list[float] = []
-        for step, stream in enumerate(rng.spawn(self.replicas)):
-            progress(step, self.replicas)
-            columns, model = annealed(evidence, passing.model(start), cooling=self.cooling, rng=stream)
-            observations = start.observations.levelled(model)
-            states.append(
-                replace(
-                    start,
-                    observations=observations,
-                    scales=model.scales,
-                    relative_energy=model.relative_energy,
-                    noise=model.noise,
-                    columns=columns,
-                )
-            )
-            misfits.append(model.misfit())
-        progress(self.replicas, self.replicas)
-        likeliest = int(np.argmin(misfits))
-        if not _names_are_clear(windows, states[likeliest].columns):
-            return _with_doubtful_names(passing, windows, states[likeliest], states)
-        states = [
-            passing.repaired(passing.restarted(state, state.columns), most=self.repairs) for state in states
-        ]
-        best = states[likeliest] = self.settled(passing, windows, states[likeliest])
-        votes = agreement(best.columns, [state.columns for state in states])
+        model = passing.model(start)
+        most = self.replicas or _affordable_replicas(passing)
+        ranked: list[tuple[float, State]] = []
+        for step, stream in enumerate(rng.spawn(most)):
+            progress(step, most)
+            columns, fit = annealed(evidence, model, cooling=self.cooling, rng=stream)
+            state = self._finished(passing, windows, start.after(columns, fit))
+            # How likely a replica found its own columns depends on where its fit has ended.
+            refit = model.given(state.columns.T.astype(np.float64), passing.cohort_sizes)
+            ranked.append((fitted(refit, start.observations.energy).misfit(), state))
+            ranked.sort(key=lambda replica: replica[0])
+            voters = [state for _, state in ranked[:VOTERS]]
+            best = voters[0]
+            votes = agreement(best.columns, [voter.columns for voter in voters])
+            if len(voters) == VOTERS and votes.min() == 1:
+                break
+        progress(most, most)
+        if not _names_are_clear(windows, best.columns):
+            return _with_doubtful_names(passing, windows, best, voters)
         return replace(best, confidence=best.confidence * votes)
+
+    def _finished(self, passing: BeliefPropagation, windows: Windows, state: State) -> State:
+        """The state after belief propagation, if it knows whose column is which."""
+        if not _names_are_clear(windows, state.columns):
+            return state
+        repaired = passing.repaired(passing.restarted(state, state.columns), most=self.repairs)
+        return self.settled(passing, windows, repaired)
+
+
+def _affordable_replicas(passing: BeliefPropagation) -> int:
+    """More for smaller federations, where a replica takes less time and finds the columns less often."""
+    work = passing.prior.sum() * passing.rounds**2
+    return int(np.clip(WORK_OF_REPLICAS / max(work, 1.0), VOTERS, MOST_REPLICAS))
 
 
 def _names_are_clear(windows: Windows, columns: NDArray[np.uint8]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -156,17 +157,23 @@ def _informative(instance: Instance) -> bool:
 def _likeliest(instance: Instance, tried: list[Columns]) -> Columns:
     """The columns under which the sums are likeliest; those on which good attempts differ are less sure.
 
-    A client without a column explains nothing.
+    A client without a column explains nothing. In the end it gets the guess of the likeliest attempt that has
+    one, and stays unresolved.
     """
     if len(tried) == 1:
         return tried[0]
     models = fits(instance.problem, [_known_ones(found) for found in tried])
-    best = tried[int(np.argmin([model.misfit() for model in models]))]
+    with_misfits = zip((model.misfit() for model in models), tried, strict=True)
+    best, *others = [found for _, found in sorted(with_misfits, key=itemgetter(0))]
     good = [found for found in tried if _expected(found) >= GOOD_ATTEMPT * _expected(best)]
     confidence = best.confidence * agreement(best.participation.T, [found.participation.T for found in good])
     doubtful = (best.outcome == Outcome.LIKELY) & (confidence < LIKELY_FROM)
+    participation = best.participation
+    for other in others:
+        participation = np.where(participation == UNKNOWN, other.participation, participation)
     return replace(
         best,
+        participation=participation,
         confidence=confidence,
         outcome=np.where(doubtful, Outcome.UNRESOLVED, best.outcome),
         reason=np.where(doubtful, "no column is likely: attempts found different ones", best.reason),

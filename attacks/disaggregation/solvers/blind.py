@@ -29,7 +29,7 @@ from attacks.disaggregation.noise.nameless import nameless_columns
 from attacks.disaggregation.proof.verdict import Candidates, judge
 from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.reflections.random_starts import SAME_COLUMN, ReflectionSearch
-from attacks.disaggregation.solvers.annealing import MOST_SAMPLING, Annealing, sampling_work
+from attacks.disaggregation.solvers.annealing import MOST_SAMPLING, VOTERS, Annealing, sampling_work
 from attacks.disaggregation.solvers.solver import AbstractSolver
 from attacks.disaggregation.space.gram import standardised_gram
 from attacks.disaggregation.space.gram_corrections import clipped, off_diagonal_space
@@ -208,9 +208,8 @@ class Blind(AbstractSolver):
         enough = ENOUGH_COLUMNS * max(len(found.confidence), largest)
         if expected >= enough or sampling_work(instance) > MOST_SAMPLING:
             return found
-        annealing = Annealing()
         columns, sure = nameless_columns(
-            problem, replicas=annealing.replicas, cooling=annealing.cooling, rng=rng, progress=progress
+            problem, replicas=VOTERS, cooling=Annealing().cooling, rng=rng, progress=progress
         )
         if sure.sum() <= expected or len(columns) < largest:
             return found

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from attacks.disaggregation import disaggregate
+from attacks.disaggregation.noise.annealing import annealed
 from attacks.disaggregation.recovery import Outcome
+from attacks.disaggregation.solvers import annealing
+from attacks.disaggregation.solvers.annealing import Annealing
 from tests.helpers.drifting import drifting
 from tests.helpers.planted import right
 
@@ -30,6 +33,40 @@ def test_message_passing_does_not(rarely_counted):
     problem, P = rarely_counted
     recovery = disaggregate(problem, "message_passing", rng=np.random.default_rng(0))
     assert right(recovery.participation, P).mean() < 0.6
+
+
+def test_no_more_replicas_than_are_needed_to_agree(rarely_counted, monkeypatch):
+    """A small federation may have twelve; the three likeliest agree sooner where the evidence is clear."""
+    problem, P = rarely_counted
+    calls = []
+
+    def counted(*args, **kwargs):
+        calls.append(args)
+        return annealed(*args, **kwargs)
+
+    monkeypatch.setattr(annealing, "annealed", counted)
+    recovery = disaggregate(problem, "annealing", rng=np.random.default_rng(0))
+    assert annealing.VOTERS <= len(calls) < annealing.MOST_REPLICAS
+    assert right(recovery.participation, P).all()
+
+
+def test_the_replica_counts_under_whose_columns_the_sums_are_likeliest(rarely_counted, monkeypatch):
+    """What a replica says of itself does not count: its fit may have ended anywhere."""
+    problem, P = rarely_counted
+    wrong = np.random.default_rng(0).permutation(P, axis=0).T.astype(np.uint8)
+    truth = P.T.astype(np.uint8)
+    order = iter([wrong, truth, wrong])
+
+    def replica(evidence, model, *, cooling, rng):
+        columns = next(order)
+        loud = model.given(columns.T.astype(np.float64), evidence.cohort_sizes)
+        # The wrong columns come with a model that fits well, the right ones with one that does not.
+        return columns, replace(loud, noise=loud.noise * (5.0 if columns is truth else 1.0))
+
+    monkeypatch.setattr(annealing, "annealed", replica)
+    monkeypatch.setattr(annealing.Annealing, "_finished", lambda self, passing, windows, state: state)
+    recovery = disaggregate(problem, Annealing(replicas=3), rng=np.random.default_rng(0))
+    assert right(recovery.participation, P).all()
 
 
 def test_replicas_that_differ_lower_the_confidence():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attacks.disaggregation import disaggregate
-from attacks.disaggregation.recovery import Columns, Outcome
+from attacks.disaggregation.recovery import UNKNOWN, Columns, Outcome
 from attacks.disaggregation.solvers import auto
 from attacks.disaggregation.solvers.annealing import Annealing
 from attacks.disaggregation.solvers.blind import Blind
@@ -61,3 +61,17 @@ def test_drift_is_not_searched_as_noise_where_that_takes_long(monkeypatch, drift
     monkeypatch.setattr(Blind, "solve", lambda *args, solve=Blind.solve, **kwargs: tried.append(1) or solve())
     disaggregate(problem, "auto", rng=np.random.default_rng(0))
     assert bool(tried) == (drift == 0)
+
+
+def test_a_client_without_a_column_gets_the_guess_of_another_attempt(monkeypatch, problem):
+    problem, P = problem
+    clients = P.shape[1]
+    has_one = np.arange(clients) < clients - 2
+    wrong = np.random.default_rng(0).permutation(P, axis=0)
+    attempt(monkeypatch, MessagePassing, wrong, confidence=0.1, likely=0)
+    attempt(monkeypatch, Annealing, wrong, confidence=0.1, likely=0)
+    attempt(monkeypatch, Blind, np.where(has_one, P, UNKNOWN), confidence=0.6, likely=clients - 2)
+    recovery = disaggregate(problem, "auto", rng=np.random.default_rng(0))
+    assert recovery.solver == Blind().name
+    np.testing.assert_array_equal(recovery.participation, np.where(has_one, P, wrong))
+    np.testing.assert_array_equal(recovery.outcome == Outcome.UNRESOLVED, ~has_one)
