@@ -9,7 +9,6 @@ participation. Entries known to be zero calibrate how far to trust the evidence 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,20 +24,12 @@ from attacks.disaggregation.noise.error_scale import (
     variance_of_ones,
 )
 from attacks.disaggregation.noise.leave_one_out import LeaveOneOut
+from attacks.disaggregation.noise.prepared_sums import Observations, PreparedSums
 from attacks.disaggregation.noise.round_model import RoundModel, Scales
 from attacks.disaggregation.problem import DisaggregationProblem
-from attacks.disaggregation.space.gram_corrections import level_rounds, outliers
-from attacks.disaggregation.space.traits import trait_profiles
-from attacks.disaggregation.space.whitening import whitened_gram
 
 BLOCK_ENTRIES = 1 << 25
 """Numbers in memory for one block of rounds (256 MB)."""
-TYPICAL_EIGENVALUE = 0.15
-"""Rank of the eigenvalue that outliers are compared with, relative to the number of clients."""
-MEAN_AMPLITUDE = 10.0
-"""Amplitude of the subtracted common mean, far above everything else: its prior is flat."""
-ROUNDS_PER_PLACE = 10
-"""Rounds for each direction in which the clients' common mean may turn with the model."""
 FIRST_NOISE, FIRST_SIGNAL = 0.7, 0.3
 """Shares of noise and signal in a round's energy at the start."""
 FIRST_TRAITS = 0.1
@@ -75,27 +66,6 @@ RESTART_BELOW = 0.9
 """Confidence below which a repair restarts a column."""
 ITERATIONS_WITHOUT_GAIN = 10
 """Iterations without a gain after which an attempt ends."""
-
-
-@dataclass(frozen=True, eq=False)
-class Observations:
-    """The aggregates in one attempt: `gram` (R, R), the `shared` profiles (R, q) in it, and `energy` (R,).
-
-    `traits` (R, q) are how much of each trait of the data the rounds hold, if the attempt asks. The energy of
-    a round excludes the shared part. At the start its sum is the number of rounds; since then the rounds may
-    have been divided by a `level` (R,).
-    """
-
-    gram: NDArray[np.float64]
-    shared: NDArray[np.float64]
-    energy: NDArray[np.float64]
-    traits: NDArray[np.float64]
-    level: NDArray[np.float64]
-
-    def levelled(self, model: RoundModel) -> Observations:
-        """The same, at the levels of a refined model."""
-        energy = self.energy * (self.level / model.level) ** 2
-        return Observations(model.gram, model.shared, energy, self.traits, model.level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +125,9 @@ class BeliefPropagation:
         self.zeros_known = enough_zeros(self.known_zero)
         self.trust = TRUST if self.zeros_known else TRUST_WITHOUT_ZEROS
         self.entries = problem.dim
-        self._course = _course(problem.places, self.rounds)
         self.posterior = WindowPosterior(windows, np.clip(rates, 1e-3, 1 - 1e-3))
         self._problem = problem
-        self._levelled: dict[bool, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self._sums = PreparedSums(problem, expected_sizes=self.prior.sum(axis=1), sizes=self.cohort_sizes)
 
     def start(self, times: float, *, moving: bool = False) -> State:
         """The state before any evidence; eigenvalues above `times` a typical one are modelled as shared.
@@ -166,7 +135,7 @@ class BeliefPropagation:
         If the model is `moving`, the aggregates are whitened around each time, and updates drift from the
         start: the fit of a fixed model rarely discovers drift by itself.
         """
-        observations = self._observations(times, moving=moving)
+        observations = self._sums.observed(times, moving=moving)
         energy = FIRST_SIGNAL * self.rounds / max(float(self.prior.sum()), 1.0)
         return State(
             observations=observations,
@@ -183,35 +152,6 @@ class BeliefPropagation:
             columns=np.zeros((self.clients, self.rounds), dtype=np.uint8),
             confidence=np.zeros(self.clients),
         )
-
-    def _gram(self, *, moving: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The whitened Gram matrix (R, R) without a trend of its energy, and the rounds' scales (R,)."""
-        if moving not in self._levelled:
-            problem, sizes = self._problem, self.cohort_sizes
-            shapes: Sequence[tuple[int, ...]] = problem.layer_shapes or ((problem.dim,),)
-            gram = whitened_gram(problem.aggregates, sizes, shapes, moving=moving)
-            self._levelled[moving] = level_rounds(gram, self.prior.sum(axis=1) if sizes is None else sizes)
-        return self._levelled[moving]
-
-    def _observations(self, times: float, *, moving: bool) -> Observations:
-        levelled, level = self._gram(moving=moving)
-        typical = max(1, round(TYPICAL_EIGENVALUE * self.clients))
-        excess, profiles = outliers(levelled, typical=typical, times=times)
-        scale = self.rounds / (np.trace(levelled) - excess.sum())
-        gram, shared = scale * levelled, profiles * np.sqrt(scale * excess)
-        energy = np.diag(gram) - (shared**2).sum(axis=1)
-        if self.cohort_sizes is not None:
-            mean = MEAN_AMPLITUDE * (level * self.cohort_sizes)[:, None] * self._course
-            shared = np.concatenate((shared, mean), axis=1)
-        # An empty round gets a little energy, so that its noise is not zero.
-        energy = np.maximum(energy, 1e-6 * energy.mean())
-        return Observations(gram, shared, energy, self._traits(moving=moving), np.ones(self.rounds))
-
-    def _traits(self, *, moving: bool) -> NDArray[np.float64]:
-        problem = self._problem
-        if not moving or problem.layer_shapes is None:
-            return np.zeros((self.rounds, 0))
-        return trait_profiles(problem.aggregates, self.cohort_sizes, problem.layer_shapes)
 
     def left_over(self, expected: NDArray[np.float64], clients: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(R, k) the expected participation of some `clients` (n,) if all others are as `expected` (R, n).
@@ -383,17 +323,3 @@ class BeliefPropagation:
             return np.broadcast_to(np.maximum(by_client**2, least), errors.shape)
         errors[~self.known_zero] = np.nan
         return np.maximum(variance_from_zeros(errors), least)
-
-
-def _course(places: NDArray[np.float64] | None, rounds: int) -> NDArray[np.float64]:
-    """(R, 1+q) what multiplies the common mean of the updates, and how it turns with the model.
-
-    Training pulls the model back to where it belongs, whoever trains, and the more so the further the last
-    cohort has moved it. To first order, the mean update is μ + C w with the model w. Only the directions in
-    which the model moves most are used: every direction takes the evidence of a round.
-    """
-    always = np.ones((rounds, 1))
-    if places is None:
-        return always
-    directions, _, _ = np.linalg.svd(places - places.mean(axis=0), full_matrices=False)
-    return np.concatenate((always, np.sqrt(rounds) * directions[:, : rounds // ROUNDS_PER_PLACE]), axis=1)
