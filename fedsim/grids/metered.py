@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, RecordDict
+from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
+
+from fedsim.grids.passing import PassingGrid
 
 _NUMBER_BYTES = 8
 
@@ -22,7 +23,7 @@ class Traffic:
     received: int = 0
 
 
-class MeteredGrid(Grid):
+class MeteredGrid(PassingGrid):
     """Passes every call on to `inner`, and adds the payload of the messages to `traffic`.
 
     The payload is the content: arrays, numbers and texts. Names, envelopes and encryption of a transport are
@@ -31,45 +32,22 @@ class MeteredGrid(Grid):
     """
 
     def __init__(self, inner: Grid, traffic: Traffic, uncounted: Collection[str] = ()) -> None:
-        self._inner, self._traffic, self._uncounted = inner, traffic, uncounted
+        super().__init__(inner)
+        self._traffic, self._uncounted = traffic, uncounted
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """Count the messages and their replies."""
-        return self._received(self._inner.send_and_receive(self._sent(messages), timeout=timeout))
+        return self._received(super().send_and_receive(self._sent(messages), timeout=timeout))
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Count the messages."""
-        return self._inner.push_messages(self._sent(messages))
+        return super().push_messages(self._sent(messages))
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Count the replies."""
-        return self._received(self._inner.pull_messages(message_ids))
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """A message of the grid inside."""
-        return self._inner.create_message(content, message_type, dst_node_id, group_id, ttl)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """The devices of the grid inside."""
-        return self._inner.get_node_ids()
-
-    def set_run(self, run: Run) -> None:
-        """Set the run of the grid inside."""
-        self._inner.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        """The run of the grid inside."""
-        return self._inner.run
+        return self._received(super().pull_messages(message_ids))
 
     def _sent(self, messages: Iterable[Message]) -> list[Message]:
         messages = list(messages)

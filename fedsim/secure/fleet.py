@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from logging import INFO, WARNING
 
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Message
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
 
 from fedsim.core.errors import UserError
 from fedsim.flower import config_in
 from fedsim.grids.nodes import CONNECT_LIMIT_S, connected
+from fedsim.grids.passing import PassingGrid
 from fedsim.secure.calls import SECURE_SUM
 from fedsim.secure.client import LAST_ROUND, MINIMUM_COHORT, THRESHOLD, WEIGHTED_BY
 from fedsim.trusted.masking.enrolment import enrolment_questions, public_key, registration
@@ -76,15 +76,16 @@ class Fleet:
         return cls(numbers, last_round)
 
 
-class EnrolledGrid(Grid):
+class EnrolledGrid(PassingGrid):
     """The grid that a strategy draws a sample from: nodes that have enrolled, and are still connected."""
 
     def __init__(self, grid: Grid, numbers: Mapping[int, int]) -> None:
-        self._grid, self._numbers, self._asked = grid, numbers, 0
+        super().__init__(grid)
+        self._numbers, self._asked = numbers, 0
 
     def get_node_ids(self) -> Iterable[int]:
         """The nodes; a `UserError` if a strategy keeps waiting for more."""
-        nodes = [node for node in self._grid.get_node_ids() if node in self._numbers]
+        nodes = [node for node in super().get_node_ids() if node in self._numbers]
         self._asked += 1
         if self._asked > _PATIENCE:
             raise UserError(
@@ -92,40 +93,6 @@ class EnrolledGrid(Grid):
                 "enrolled and are still connected; clients that connect later cannot join"
             )
         return nodes
-
-    @property
-    def run(self) -> Run:
-        """The run of the grid inside."""
-        return self._grid.run
-
-    def set_run(self, run: Run) -> None:
-        """Passed on."""
-        self._grid.set_run(run)
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Passed on."""
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Passed on."""
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Passed on."""
-        return self._grid.pull_messages(message_ids)
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        """Passed on."""
-        return self._grid.send_and_receive(messages, timeout=timeout)
 
 
 def in_one_line(reason: str | None) -> str:
