@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flwr.app import Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
@@ -43,6 +44,10 @@ class PassingGrid(Grid):
     def get_node_ids(self) -> Iterable[int]:
         """Passed on."""
         return self._inner.get_node_ids()
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Passed on."""
+        return self._inner.get_nodes()
 
     def set_run(self, run: Run) -> None:
         """Passed on."""

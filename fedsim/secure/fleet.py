@@ -9,6 +9,7 @@ from logging import INFO, WARNING
 from flwr.app import ConfigRecord, Message
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
 from fedsim.core.errors import UserError
@@ -34,7 +35,7 @@ Send = Callable[[Iterable[Message]], Iterable[Message]]
 
 @dataclass(frozen=True)
 class Fleet:
-    """`numbers` maps nodes that have enrolled to their numbers; `last_round` is the last of any client."""
+    """`numbers` maps enrolled nodes to their numbers; `last_round` is the highest that any client knows."""
 
     numbers: Mapping[int, int]
     last_round: int
@@ -93,6 +94,11 @@ class EnrolledGrid(PassingGrid):
                 "enrolled and are still connected; clients that connect later cannot join"
             )
         return nodes
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """The same nodes, with all that is known of them."""
+        enrolled = set(self.get_node_ids())
+        return [node for node in super().get_nodes() if node.node_id in enrolled]
 
 
 def in_one_line(reason: str | None) -> str:

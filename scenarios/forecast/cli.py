@@ -59,7 +59,7 @@ def forecast(
         rounds = (f"{'–' if r is None else r:>10}" for r in marks)
         typer.echo(f"{name:<{max(width, 20)}}  " + "  ".join(rounds))
     if any(curve.nearly_all is None for curve in found.values()):
-        typer.echo("–: not within the rounds tried")
+        typer.echo("–: not within the rounds tried, or not by counting alone where no attack was tried")
     for name, curve in found.items():
         typer.echo(f"{name}: based on {curve.rests_on()}")
     for sentence in result.sentences:

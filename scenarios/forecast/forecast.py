@@ -256,13 +256,21 @@ def _counted(setting: Setting) -> Iterator[CurvePoint]:
 def compared(before: Forecast, after: Forecast, change: str) -> str:
     """The effect of a change on half of the clients, in a sentence."""
     a, b = before.half, after.half
-    match a, b:
-        case None, _:
-            return f"{change}: even without it, half of the clients are not exposed within the rounds tried"
-        case _, None:
-            return f"{change} protects more than half of the clients in all rounds tried"
-        case int(), int() if a < b:
-            return f"{change} delays the exposure of half of the clients by {b - a} rounds"
-        case int(), int() if a > b:
-            return f"{change} exposes half of the clients {a - b} rounds earlier"
-    return f"{change} does not change when half of the clients are exposed"
+    if b is None:
+        return f"with {change}, {_not_half(after)}"
+    if a is None:
+        return f"{change} exposes half of the clients after {b} rounds; without it, {_not_half(before)}"
+    if a == b:
+        return f"{change} does not change when half of the clients are exposed"
+    if a < b:
+        return f"{change} delays the exposure of half of the clients by {b - a} rounds"
+    return f"{change} exposes half of the clients {a - b} rounds earlier"
+
+
+def _not_half(found: Forecast) -> str:
+    """Why no number of rounds is known after which half of the clients are exposed."""
+    if found.setting.planted_clients is None:
+        return "counting exposes less than half of the clients, and no attack was tried"
+    best = found.half_at_best
+    at_best = "" if best is None else f"; at best {best} rounds are enough"
+    return f"our attack exposes less than half of the clients within the rounds tried{at_best}"

@@ -42,7 +42,8 @@ REHEATING = 0.4
 MOST_COORDINATES = 1e5
 """Coordinates at which the annealing ends in any case."""
 SHAPELESS = 1.2
-"""The same share above which no column has begun to take shape: exchanges would be wasted."""
+"""Share of the participations that change in a sweep above which no column has begun to take shape:
+exchanges would be wasted."""
 SWEEPS_PER_EXCHANGE = 5
 """Sweeps after which all pairs of clients are offered an exchange of any stretch."""
 SWEEPS_PER_FIT = 10
@@ -78,7 +79,7 @@ def annealed(
     """Columns (clients, rounds) from a random start, and the model with scales and noise fitted to them.
 
     `cooling` is the factor of the coordinates from sweep to sweep while columns take shape, and while they
-    heal. The given model's own design is not used.
+    heal. Of the given model's design only the traits are used.
     """
     start = (rng.random(evidence.prior.shape) < evidence.prior).astype(np.uint8)
     chain = _Chain(evidence, start, model)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from attacks.disaggregation.noise.annealing import Evidence, annealed
 from attacks.disaggregation.noise.belief_propagation import BeliefPropagation
+from attacks.disaggregation.noise.known_participation import fitted
 from attacks.disaggregation.noise.round_model import RoundModel
 from attacks.disaggregation.problem import DisaggregationProblem
 from attacks.disaggregation.space.gram_corrections import level_rounds
@@ -56,32 +57,35 @@ def nameless_columns(
 ) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
     """Columns (n, rounds) in any order, none of them empty, and (n,) the share of the replicas with each.
 
-    The columns are those of the likeliest replica. `problem` has cohort sizes and no counts.
+    The columns are those of the replica under which the sums are likeliest. `problem` has cohort sizes and no
+    counts.
     """
     known, clients = problem.num_clients is not None, problem.num_clients or first_guess(problem)
     found: list[NDArray[np.uint8]] = []
     misfits: list[float] = []
-    evidence, start = _prepared(replace(problem, num_clients=clients))
+    evidence, start, energy = _prepared(replace(problem, num_clients=clients))
     while len(found) < replicas:
         progress(len(found), replicas)
-        columns, model = annealed(evidence, start, cooling=cooling, rng=rng.spawn(1)[0])
+        columns, _ = annealed(evidence, start, cooling=cooling, rng=rng.spawn(1)[0])
         used = columns[columns.any(axis=1)]
         if not known and len(used) == clients < _most(problem):
             clients = min(math.ceil(GROWTH * clients), _most(problem))
-            evidence, start = _prepared(replace(problem, num_clients=clients))
+            evidence, start, energy = _prepared(replace(problem, num_clients=clients))
             found, misfits = [], []
             continue
         found.append(np.unique(used, axis=0))
-        misfits.append(model.misfit())
+        given = start.given(columns.T.astype(np.float64), evidence.cohort_sizes)
+        misfits.append(fitted(given, energy).misfit())
     progress(replicas, replicas)
     best = found[int(np.argmin(misfits))]
     same = [np.array([(column == other).all(axis=1).any() for column in best]) for other in found]
     return best, np.mean(same, axis=0)
 
 
-def _prepared(problem: DisaggregationProblem) -> tuple[Evidence, RoundModel]:
-    """Evidence and model at the start for a given number of clients."""
+def _prepared(problem: DisaggregationProblem) -> tuple[Evidence, RoundModel, NDArray[np.float64]]:
+    """Evidence, model at the start, and energy (R,) of the rounds, for a given number of clients."""
     every = np.ones(len(problem.clients), dtype=np.bool_)
     passing = BeliefPropagation(problem, every, iterations=1, damping=0.0)
     evidence = Evidence(problem.windows, passing.prior.T, passing.cohort_sizes)
-    return evidence, passing.model(passing.start(OUTLIERS, moving=True))
+    start = passing.start(OUTLIERS, moving=True)
+    return evidence, passing.model(start), start.observations.energy

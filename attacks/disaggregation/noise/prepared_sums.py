@@ -76,7 +76,8 @@ class PreparedSums:
         levelled, level = self._gram(moving=moving)
         typical = max(1, round(TYPICAL_EIGENVALUE * self._problem.windows.clients))
         excess, profiles = outliers(levelled, typical=typical, times=times)
-        scale = self._rounds / (np.trace(levelled) - excess.sum())
+        total = np.trace(levelled)
+        scale = self._rounds / (total - excess.sum()) if total else 1.0
         gram, shared = scale * levelled, profiles * np.sqrt(scale * excess)
         energy = np.diag(gram) - (shared**2).sum(axis=1)
         if self._sizes is not None:

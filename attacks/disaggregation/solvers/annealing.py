@@ -39,7 +39,7 @@ class Annealing(JointSolver):
     differs from the next likeliest loses confidence. By default there are 3 replicas, and up to 12 in small
     federations, where they take a second each, until the three likeliest agree. In the end, noisy counts name
     the columns all together. `cooling` is the factor of the inverse temperature from sweep to sweep.
-    `outliers` is that of `message_passing`.
+    Eigenvalues that are `outliers` times as large as a typical one belong to what all clients share.
     """
 
     name: Literal["annealing"] = "annealing"
@@ -114,6 +114,8 @@ def _with_doubtful_names(
     whose, fits = attribution.column.copy(), attribution.column >= 0
     whose[~fits] = np.setdiff1d(np.arange(len(whose)), whose[fits])
     named = best.columns[whose]
+    # How loud an update is belongs to the column, not to the name.
+    best = replace(best, relative_energy=best.relative_energy[whose])
     corrected = passing.restarted(best, named).columns
     both = np.concatenate((named, corrected))
     _, group, size = np.unique(both, axis=0, return_inverse=True, return_counts=True)

@@ -58,9 +58,10 @@ class Auto(AbstractSolver):
     Under noise, annealing and the search without counts follow message passing as long as too few columns are
     likely. If annealing would take too long it is left out, and if updates drift so is the search without
     counts: it takes drift for noise, for minutes. If the counts tell little, annealing follows the search
-    without counts. Without noise the attempt with more resolved columns wins. Under noise the one
-    does under whose columns the sums are likeliest: a search that went wrong can be surer than one that did
-    not. Columns on which good attempts differ lose confidence. `workers` are those of the projection.
+    without counts, or message passing where annealing would take too long. Without noise the attempt with
+    more resolved columns wins. Under noise the one does under whose columns the sums are likeliest: a search
+    that went wrong can be surer than one that did not. Columns on which good attempts differ lose confidence.
+    `workers` are those of the projection.
     """
 
     name: Literal["auto"] = "auto"

@@ -206,7 +206,8 @@ class Blind(AbstractSolver):
         problem, expected = instance.problem, float(found.confidence.sum())
         largest = int(np.max(np.asarray(problem.cohort_sizes)))
         enough = ENOUGH_COLUMNS * max(len(found.confidence), largest)
-        if expected >= enough or sampling_work(instance) > MOST_SAMPLING:
+        # With cohorts as large as the number of rounds, nothing could be told apart.
+        if expected >= enough or largest >= instance.rounds or sampling_work(instance) > MOST_SAMPLING:
             return found
         columns, sure = nameless_columns(
             problem, replicas=VOTERS, cooling=Annealing().cooling, rng=rng, progress=progress

@@ -23,7 +23,7 @@ from attacks.disaggregation.solvers.solver import AbstractSolver
 from fedsim.core.progress import Progress, silent
 
 EXCHANGES = 4
-"""Most times that exchanges are undone, each time with repairs of the rest."""
+"""Most times that exchanges are judged; all but the last time they are undone, and the rest is repaired."""
 MOST_UNRESOLVED = 0.5
 """Share of unresolved clients above which the confidence in the others is called doubtful."""
 FEW = "few columns are likely: do not rely on its confidence"

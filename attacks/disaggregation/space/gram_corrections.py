@@ -55,10 +55,13 @@ def level_rounds(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """K with rounds rescaled so that the energy per participant has no trend over time, and the scales (R,).
 
-    The trend is a cubic in the logarithm of the energy. The trace of the result is the number of rounds.
+    The trend is a cubic in the logarithm of the energy. The trace of the result is the number of rounds,
+    unless K is 0.
     """
     energy = np.diag(K) / np.maximum(cohort_sizes, 1)
     used = energy > 0
+    if not used.any():
+        return K, np.ones(len(K))
     time = np.linspace(-1, 1, len(K))
     degree = min(TREND_DEGREE, max(int(used.sum()) // ROUNDS_PER_DEGREE, 0))
     trend = np.polynomial.Polynomial.fit(time[used], np.log(energy[used]), degree)

@@ -92,7 +92,7 @@ def _decide(model: RoundModel, windows: Windows, P: NDArray[np.uint8], rate: flo
     """Compare every participation with its alternatives."""
     changes, weight = ColumnChanges(model), 0.5 * model.independent_coordinates()
     K, W = windows.count.shape
-    window = windows.spread(np.tile(np.arange(W, dtype=np.float64), (K, 1)))
+    window = windows.spread(np.where(np.isnan(windows.count), np.nan, np.arange(W, dtype=np.float64)))
     loose = np.isnan(windows.spread(windows.count)) | (windows.spread(windows.sd, fill=0.0) > 0)
     prior = _prior_odds(windows, P, rate)
     open_ = np.isnan(windows.known())

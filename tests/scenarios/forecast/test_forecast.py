@@ -92,8 +92,20 @@ def test_sentences():
     said = "window=50 delays the exposure of half of the clients by 10 rounds"
     assert compared(early, late, "window=50") == said
     assert "exposes half of the clients 10 rounds earlier" in compared(late, early, "x")
-    assert "protects more than half" in compared(early, never, "x")
-    assert "even without it" in compared(never, early, "x")
+    failed = "our attack exposes less than half of the clients within the rounds tried"
+    assert compared(early, never, "x") == f"with x, {failed}"
+    assert (
+        compared(never, early, "x") == f"x exposes half of the clients after 15 rounds; without it, {failed}"
+    )
+    at_best = replace(never, ceiling=(CurvePoint(10, 0.9, "planted"),))
+    assert compared(early, at_best, "x") == f"with x, {failed}; at best 10 rounds are enough"
+
+
+def test_counting_alone_is_no_failed_attack():
+    """With so few clients in a round no smaller problem is like the larger one."""
+    counted = replace(curve((10, 0.0), (20, 0.1)), setting=Setting(clients=1000, rate=0.02))
+    said = "with x, counting exposes less than half of the clients, and no attack was tried"
+    assert compared(curve((10, 0.0), (20, 1.0)), counted, "x") == said
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 
 from attacks.disaggregation import disaggregate
 from attacks.disaggregation.noise.annealing import annealed
+from attacks.disaggregation.noise.belief_propagation import BeliefPropagation
 from attacks.disaggregation.recovery import Outcome
 from attacks.disaggregation.solvers import annealing
 from attacks.disaggregation.solvers.annealing import Annealing
@@ -87,3 +88,27 @@ def test_columns_of_a_moving_model_are_found_without_counts():
     found = {column.tobytes() for column in np.ascontiguousarray(likely.T)}
     assert len(found & truth) >= 0.9 * P.shape[1]
     assert len(found - truth) <= 1
+
+
+def test_energies_move_with_the_columns_that_counts_name(monkeypatch):
+    """A loud client's column under another name stays loud."""
+    problem, P = drifting(7, drift=2.0, noise_sd=0.4, clients=12, dim=1500)
+    counts = replace(problem.counts, noise_sd=1.0)
+    problem = replace(problem, counts=counts)
+    passing = BeliefPropagation(problem, np.ones(12, dtype=np.bool_), iterations=1, damping=0.0)
+    shuffle = np.random.default_rng(1).permutation(12)
+    energy = np.linspace(0.5, 1.5, 12)
+    columns = P.T[shuffle].astype(np.uint8)
+    state = replace(passing.start(2.0, moving=True), columns=columns, relative_energy=energy[shuffle])
+    restarted = []
+
+    def keep(state, columns):
+        restarted.append((state, columns))
+        return replace(state, columns=columns)
+
+    monkeypatch.setattr(passing, "restarted", keep)
+    annealing._with_doubtful_names(passing, problem.windows, state, [state])
+    ((after, named),) = restarted
+    energy_of = {column.tobytes(): e for column, e in zip(P.T.astype(np.uint8), energy, strict=True)}
+    expected = [energy_of[column.tobytes()] for column in np.ascontiguousarray(named)]
+    np.testing.assert_allclose(after.relative_energy, expected)

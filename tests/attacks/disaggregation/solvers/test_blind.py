@@ -227,3 +227,12 @@ def test_wide_windows_under_noise_are_searched_without_counts():
     recovery = disaggregate(problem, rng=np.random.default_rng(0))
     assert recovery.solver == "blind"
     assert (recovery.participation == P).all(axis=0).mean() > 0.9
+
+
+def test_cohorts_as_large_as_the_number_of_rounds_end_in_a_result():
+    rng = np.random.default_rng(0)
+    P = rng.random((20, 60)) < 0.5
+    A = P @ rng.standard_normal((60, 500)) + 0.3 * rng.standard_normal((20, 500))
+    recovery = disaggregate(DisaggregationProblem(A, None, cohort_sizes=P.sum(axis=1)), rng=rng)
+    # All rounds share the clients' mean, and that is the only column that the sums show.
+    assert recovery.participation.all()

@@ -331,3 +331,10 @@ def test_confidence_keeps_its_word():
     assert found[sure >= 0.95].mean() >= 0.9
     assert found[sure < 0.2].mean() <= 0.3
     assert abs(sure.mean() - found.mean()) < 0.1
+
+
+def test_sums_without_energy_leave_whoever_was_counted_unresolved():
+    P = np.array([[0, 1], [0, 0], [0, 0], [0, 0]], dtype=np.uint8)
+    problem = DisaggregationProblem(np.zeros((4, 30)), windowed_counts(P, 2), cohort_sizes=P.sum(axis=1))
+    recovery = disaggregate(problem, MessagePassing(), rng=np.random.default_rng(0))
+    assert recovery.outcome.tolist() == [Outcome.PROVED, Outcome.UNRESOLVED]

@@ -1,5 +1,6 @@
 """The genie on planted problems: it finds what the evidence gives, and nothing where there is none."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from attacks.disaggregation.counts.windows import Windows
 from attacks.reconciliation import posed_problem
 from scenarios.planted import Planted
+from scenarios.run.ceiling.column_changes import ColumnChanges
 from scenarios.run.ceiling.genie import genie, shuffled
 
 SMALL: dict[str, Any] = {"seed": 3, "clients": 12, "rounds": 60, "rate": 0.2, "window": 6, "dim": 64}
@@ -50,3 +52,27 @@ def test_a_genie_that_is_told_a_wrong_matrix_finds_no_more_than_a_guess():
     np.testing.assert_array_equal(windows.sums(wrong.T), windows.count)
     assert asked(settings)[0] == 1
     assert asked(settings, wrong)[0] < (wrong & truth.participation).sum() / wrong.sum()
+
+
+def test_a_window_without_a_count_offers_no_other_round(monkeypatch):
+    """Only "not at all" is an alternative there: another round instead would be two entries at once."""
+    settings = Planted(**SMALL, known=0.0, noise_sd=0.3)
+    asked_for = []
+    moves = ColumnChanges.moves
+
+    def counted(self, client, rounds, left, joined):
+        asked_for.append(len(left))
+        return moves(self, client, rounds, left, joined)
+
+    monkeypatch.setattr(ColumnChanges, "moves", counted)
+    truth, transcript, counts = settings.plant()
+    problem = posed_problem(
+        transcript.aggregates,
+        replace(counts, count=np.full(len(counts.count), np.nan)),
+        num_clients=settings.clients,
+        cohort_sizes=transcript.cohort_sizes,
+        layer_shapes=transcript.layer_shapes,
+    )
+    genie(problem, truth.participation, 0.2, exact=False)
+    assert asked_for
+    assert not any(asked_for)
