@@ -1,4 +1,4 @@
-"""Without noise: how many clients have a column that is the only one to fit everything published.
+"""Without noise: what somebody gets right who draws each column from all that fit everything published.
 
 This needs no assumption about the updates, unlike the genie's likelihood. A column is unique if the attack or
 a certificate proves it, or if the counts leave no choice. If all columns that fit can be listed, a guess
