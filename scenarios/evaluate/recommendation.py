@@ -83,7 +83,7 @@ def _effect(verdict: Verdict) -> str:
         return "stops it"
     if verdict.form is Form.HELD:
         ceiling = "not computed" if verdict.ceiling is None else f"not low ({percent(verdict.ceiling.mean)})"
-        return f"stops this attack, ceiling {ceiling}"
+        return f"held against our attack, ceiling {ceiling}"
     return f"leaks ({found} of the participations found, guess {guess})"
 
 

@@ -244,7 +244,7 @@ def test_the_recommendation_is_the_cheapest_that_stops_it():
     grouped = judged("groups", leak=(0.0, 0.0), leak_of_a_perfect_attack=(0.0, 0.0))
     assert "Choose groups: no attack can single out a client" in recommendation([none, held, grouped])
     assert "nobody can be singled out, whatever the attack" in in_short(grouped, none)
-    assert in_short(held, none).startswith("two bits: stops this attack, ceiling not low (97 %)")
+    assert in_short(held, none).startswith("two bits: held against our attack, ceiling not low (97 %)")
     assert in_short(dear, none) == "noise: stops it; a cost: -20.0 points of test accuracy"
     assert "two bits held, but a better attack could do more" in recommendation([none, held])
     assert recommendation([none, judged("x")]) == "No defence here stops the attack."
